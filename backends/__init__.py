@@ -1,0 +1,1 @@
+"""The engines behind one contract: see `backends.base`. This package imports nothing of the project."""

@@ -1,0 +1,57 @@
+"""Which backends exist, told without importing any engine."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One engine: its name on the command line, its file, and what it needs."""
+
+    name: str
+    module: str  # defines describe() and load(); see backends.base
+    requires: tuple[str, ...]  # importable names that must be installed
+    extra: str  # of the tokenroof distribution: pip install "tokenroof[extra]"
+    artifact: str  # the kind of file it reads: "hf" or "gguf"
+    places_layers: bool = False  # can put part of the layers on the GPU (-ngl)
+    # Engine options to try once more with when the process dies without a word, and what they avoid.
+    after_crash: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def installed(self) -> bool:
+        """Whether everything it needs can be found; nothing is imported."""
+        return all(importlib.util.find_spec(name) is not None for name in self.requires)
+
+    def import_module(self) -> ModuleType:
+        """The backend's own module. Cheap: the engine is imported only by its describe() and load()."""
+        return importlib.import_module(self.module)
+
+
+BACKENDS = {
+    backend.name: backend
+    for backend in (
+        Backend("torch", "backends.torch", ("torch", "transformers"), "torch", "hf"),
+        Backend("mlx", "backends.mlx", ("mlx", "mlx_lm"), "mlx", "hf"),
+        Backend(
+            "llama.cpp",
+            "backends.llama_cpp",
+            ("llama_cpp", "gguf"),
+            "llama",
+            "gguf",
+            places_layers=True,
+            # Repacked (AMX) weight buffers of llama.cpp crash on some CPUs at two or more sequences.
+            after_crash={"use_extra_bufts": False},
+        ),
+        Backend("simulated", "backends.simulated", (), "", "hf"),
+    )
+}
+
+ENGINES = tuple(name for name in BACKENDS if name != "simulated")
+"""The real engines, in the order in which they run. The simulated one proves the timing, and runs only by name."""

@@ -1,0 +1,1 @@
+"""Rows: their schema, the append-only store, and what can be said where rows meet. Knows no engine."""
