@@ -1,0 +1,1 @@
+"""Figures, tables and pages from result rows. Measures nothing, knows no engine."""

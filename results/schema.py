@@ -1,13 +1,15 @@
-"""The columns of a result row, declared once: writing, reading, validation and documentation all read this list."""
+"""The columns of a result row, declared once for writing, reading, validation and documentation."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
 
 SCHEMA_VERSION = 1
+ROW_ID = re.compile(r"[0-9a-f]{12}")
 
 Kind = Literal["text", "int", "float", "json"]
 _ARROW = {"text": pa.string(), "int": pa.int64(), "float": pa.float64(), "json": pa.string()}
@@ -33,7 +35,7 @@ COLUMNS: tuple[Column, ...] = (
         "run",
         ("schema_version", "int", "version of this list of columns", True),
         ("run_id", "text", "one call of `tokenroof run`; a resumed run keeps it", True),
-        ("launch", "int", "which start of a worker process, from 1; rates differ more between launches", True),
+        ("launch", "int", "which start of a worker process, from 1: rates vary most between launches", True),
         ("started_at", "text", "when the repetition began, UTC, ISO 8601", True),
     ),
     *_group(
@@ -108,7 +110,7 @@ COLUMNS: tuple[Column, ...] = (
         "verification",
         ("probe_nll", "float", "mean negative log-likelihood of the probe's first 64 tokens, nats"),
         ("probe_logits", "json", "logits at fixed places: 16 within the first 64 tokens, 16 past 2048"),
-        ("row_id", "text", "names the row in the samples file; last, so that a torn line shows", True),
+        ("row_id", "text", "12 hex digits, the row in the samples file; last, so that a torn line shows", True),
     ),
 )
 

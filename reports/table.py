@@ -1,0 +1,147 @@
+"""A summary as text: for a terminal, for Markdown, or for the next program."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from reports.summary import plain
+from results.verify import MARGIN
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Format = Literal["table", "md", "json", "csv"]
+Line = dict[str, Any]
+
+HEADINGS = ["engine", "case", "TTFT ms", "prefill tok/s", "decode tok/s", "peak GB", "verified"]
+LEFT = 2  # columns that are text; the others are set to the right
+SPREADS = {
+    "launches": "±: standard deviation of the launches' medians",
+    "repetitions": "±: standard deviation of the repetitions, where there are fewer than three launches",
+}
+VERIFIED = f"verified: logits of another engine agree, relative L2 within {MARGIN} times what rounding makes"
+STYLES = {"yes": "green", "no": "bold red", "failed": "bold red"}
+
+
+def render(summary: pd.DataFrame, form: Format, console: Console | None = None) -> str:
+    """A summary as text.
+
+    Args:
+        summary: as `reports.summary.summarise` gives it.
+        form: "table" and "md" are for people: a table for each model and weight format, in milliseconds, tokens a
+            second and GB of 10^9 bytes, and below it what needs saying. "json" and "csv" have all columns, in the
+            units of their names.
+        console: whose width and colours a "table" takes; without one it is plain text, 100 columns wide.
+    """
+    lines = [plain(line) for line in summary.to_dict("records")]
+    if form == "json":
+        return json.dumps(lines, indent=2, ensure_ascii=False) + "\n"
+    if form == "csv":
+        return summary.to_csv(index=False)
+    if form == "md":
+        return _markdown(lines)
+    return _terminal(lines, console or Console(file=StringIO(), width=100))
+
+
+def _terminal(lines: list[Line], console: Console) -> str:
+    with console.capture() as capture:
+        for title, rows, notes in _sections(lines):
+            table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
+            table.padding = (0, 1, 0, 0)
+            for heading in HEADINGS[:LEFT]:  # may be folded
+                table.add_column(heading, overflow="fold", min_width=10)
+            for heading in HEADINGS[LEFT:]:  # must not be cut
+                table.add_column(heading.replace(" ", "\n"), justify="right", no_wrap=True)
+            for *cells, verdict in rows:
+                table.add_row(*map(Text, cells), Text(verdict, STYLES.get(verdict, "")))
+            console.print(table, *map(Text, notes), "", sep="\n")
+        console.print(*map(Text, _legend(lines)), sep="\n")
+    return capture.get()
+
+
+def _markdown(lines: list[Line]) -> str:
+    rule = ["---"] * LEFT + ["---:"] * (len(HEADINGS) - LEFT)
+    blocks = []
+    for title, rows, notes in _sections(lines):
+        cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+        table = "\n".join(f"| {' | '.join(row)} |" for row in (HEADINGS, rule, *cells))
+        blocks += [f"**{title}**", table, *notes]
+    return "\n\n".join([*blocks, *_legend(lines)]) + "\n"
+
+
+def _sections(lines: list[Line]) -> list[tuple[str, list[list[str]], list[str]]]:
+    """Title, cells and notes of the table of each model and weight format."""
+    machines = {line["machine"] for line in lines}
+    sections = []
+    for model, alike in groupby(lines, key=lambda line: (line["model"], line["weight_format"])):
+        named = [(_name(line, show_machine=len(machines) > 1), line) for line in alike]
+        title = ", ".join([*filter(None, model), *(machines if len(machines) == 1 else ())])
+        sections.append((title, [[name, *_cells(line)] for name, line in named], _notes(named)))
+    return sections
+
+
+def _name(line: Line, *, show_machine: bool) -> str:
+    """Of an engine, with what tells it from others in the table."""
+    return ", ".join(filter(None, [line["backend"], line["machine"] if show_machine else None, line["settings"]]))
+
+
+def _cells(line: Line) -> list[str]:
+    ttft, decode, spread = line["ttft_s"], line["decode_tok_s"], line["decode_sd_tok_s"]
+    return [
+        _case(line),
+        "-" if ttft is None else _number(ttft * 1e3),
+        _number(line["prefill_tok_s"]),
+        _number(decode) + ("" if spread is None else f" ± {_number(spread, like=decode)}"),
+        _peak(line),
+        (line["verified"] or "-") if line["n_ok"] else "failed",
+    ]
+
+
+def _case(line: Line) -> str:
+    sequences = f" B{line['batch']}" if line["batch"] > 1 else ""
+    return f"p{line['n_prompt']} n{line['n_gen']} d{line['n_depth']}{sequences}"
+
+
+def _number(value: float | None, like: float | None = None) -> str:
+    """Four significant digits, more before the point; `like` another number: with as many decimals."""
+    if value is None:
+        return "-"
+    size = value if like is None else like
+    decimals = sum(size < limit for limit in (1, 100, 1000))
+    return f"{value:.{decimals}f}"
+
+
+def _peak(line: Line) -> str:
+    """The accelerator's memory where there is one. The two are never added: they may be the same memory."""
+    for where in ("device", "host"):
+        peak = line[f"peak_{where}_bytes"]
+        if peak is not None:
+            return f"{peak / 1e9:.3g} {where}"
+    return "-"
+
+
+def _notes(named: list[tuple[str, Line]]) -> list[str]:
+    """Why engines are not verified, and why cases failed."""
+    doubts: dict[str, list[str]] = {}
+    failures = []
+    for name, line in named:
+        if line["n_ok"] and line["verified_why"]:
+            doubts.setdefault(line["verified_why"], []).append(name)
+        if line["n_failed"]:
+            tried = line["n_ok"] + line["n_failed"]
+            error = line["error"] or "no reason was given"
+            failures.append(f"{name}, {_case(line)}: {line['n_failed']} of {tried} failed: {error}")
+    return [*(f"{'; '.join(dict.fromkeys(names))}: {why}" for why, names in doubts.items()), *failures]
+
+
+def _legend(lines: list[Line]) -> list[str]:
+    spreads = [text for basis, text in SPREADS.items() if any(line["decode_sd_of"] == basis for line in lines)]
+    return [*spreads, *([VERIFIED] if any(line["verified"] for line in lines) else [])]
