@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+
+Kind = Literal["hf", "gguf"]
+"""The kind of file an engine reads: a Hugging Face directory, or a .gguf file."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,7 @@ class Backend:
     module: str  # defines describe() and load(); see backends.base
     requires: tuple[str, ...]  # importable names that must be installed
     extra: str  # of the tokenroof distribution: pip install "tokenroof[extra]"
-    artifact: str  # the kind of file it reads: "hf" or "gguf"
+    artifact: Kind
     places_layers: bool = False  # can put part of the layers on the GPU (-ngl)
     # Engine options to try once more with when the process dies without a word, and what they avoid.
     after_crash: dict[str, Any] = field(default_factory=dict)
@@ -49,7 +53,7 @@ BACKENDS = {
             # Repacked (AMX) weight buffers of llama.cpp crash on some CPUs at two or more sequences.
             after_crash={"use_extra_bufts": False},
         ),
-        Backend("simulated", "backends.simulated", (), "", "hf"),
+        Backend("simulated", "backends.simulated", (), "", "hf", after_crash={"use_extra_bufts": False}),
     )
 }
 
