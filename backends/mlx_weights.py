@@ -1,0 +1,79 @@
+"""Weights from a Hugging Face directory into one of mlx-lm's models, in the number format that was asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten, tree_map_with_path
+from mlx_lm.utils import load_model
+
+from backends.base import BackendError
+from backends.mlx_errors import engine_errors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_DTYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
+
+
+def load(artifact: Path, weight_format: str | None) -> tuple[Any, dict[str, Any]]:
+    """Load a model, and hold every parameter in memory in `weight_format` (None: as stored).
+
+    Returns:
+        mlx-lm's model and its configuration.
+
+    Raises:
+        BackendError: see `backends.mlx.load`.
+    """
+    with engine_errors(f"mlx-lm cannot load {artifact.name}", artifact):
+        model, config = load_model(artifact, lazy=True, model_config=_older_names(artifact))
+        if weight_format and "quantization" in config:
+            raise BackendError(f"{artifact.name} holds quantised weights: they cannot become {weight_format}")
+        if weight_format:
+            _cast(model, _DTYPES[weight_format])
+        mx.eval(model.parameters())
+    return model, config
+
+
+def format_of(dtype: mx.Dtype) -> str:
+    """Our name for a number format; MLX's own for one that we do not name."""
+    ours = {dtype: name for name, dtype in _DTYPES.items()}
+    return ours.get(dtype) or str(dtype).rpartition(".")[2]
+
+
+def stored_format(model: Any, config: dict[str, Any]) -> str:
+    """The format of the largest parameter, or the bits of a quantised model: "q4"."""
+    if "quantization" in config:
+        return f"q{config['quantization']['bits']}"
+    return format_of(max(arrays(model.parameters()), key=lambda array: array.nbytes).dtype)
+
+
+def arrays(tree: Any) -> list[mx.array]:
+    """The arrays among the leaves of nested dictionaries and lists."""
+    leaves: Any = tree_flatten(tree)
+    return [leaf for _, leaf in leaves if isinstance(leaf, mx.array)]
+
+
+def _cast(model: Any, dtype: mx.Dtype) -> None:
+    # Where mlx-lm's own converter leaves a parameter in float32, so do we.
+    castable = getattr(model, "cast_predicate", lambda _: True)
+
+    def cast(path: str, array: mx.array) -> mx.array:
+        return array.astype(dtype) if castable(path) and mx.issubdtype(array.dtype, mx.floating) else array
+
+    model.update(tree_map_with_path(cast, model.parameters()))
+
+
+def _older_names(artifact: Path) -> dict[str, Any]:
+    """What transformers 5 saves under names that most of mlx-lm's models do not read.
+
+    Without `rope_theta` and `rope_scaling` they would take their defaults without a word.
+    """
+    config = json.loads((artifact / "config.json").read_text(encoding="utf-8"))
+    older = {"n_ctx": config.get("n_positions"), "num_experts": config.get("num_local_experts")}
+    rope = config.get("rope_parameters") or {}
+    if "rope_theta" in rope:
+        older |= {**rope, "rope_scaling": rope}
+    return {name: value for name, value in older.items() if config.get(name) is None and value is not None}

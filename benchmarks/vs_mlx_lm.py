@@ -1,0 +1,94 @@
+"""Our MLX backend beside `mlx_lm.benchmark`: same library build, directory, lengths and decode start.
+
+    python benchmarks/vs_mlx_lm.py -m DIRECTORY -p 512 -n 128
+
+Both run in turn (A B A B), each round in fresh processes, ours through the real worker. The directory needs a
+tokenizer, as every artifact of tokenroof has; both take the weights as they are stored.
+
+`mlx_lm.benchmark` divides n tokens by their n - 1 intervals, so its decode rate is multiplied by (n - 1) / n. A
+ratio is ours over theirs, of the medians over all rounds; the aim is 1.0 or more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from backends.base import LoadRequest
+from harness.process import Worker
+from harness.workload import Case
+
+_SILENCE_S = 600.0
+_TRIAL = re.compile(r"Trial \d+: .*prompt_tps=([\d.]+), generation_tps=([\d.]+)")
+
+
+@dataclass
+class Rates:
+    """Tokens a second, one entry a repetition."""
+
+    prefill: list[float] = field(default_factory=list)
+    decode: list[float] = field(default_factory=list)
+
+
+def main() -> None:
+    """Run the rounds and print one table."""
+    arguments = _arguments()
+    theirs, ours = Rates(), Rates()
+    for number in range(arguments.rounds):
+        _run_mlx_lm(arguments, theirs)
+        _run_worker(arguments, ours)
+        print(f"round {number + 1} of {arguments.rounds} done", flush=True)
+    print(f"{arguments.model.name}: p{arguments.prompt} n{arguments.gen}, median tok/s")
+    print(f"{'':10}{'mlx_lm':>14}{'tokenroof':>14}{'ratio':>8}")
+    for phase in ("prefill", "decode"):
+        them, us = statistics.median(getattr(theirs, phase)), statistics.median(getattr(ours, phase))
+        print(f"{phase:10}{them:14.2f}{us:14.2f}{us / them:8.3f}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="tokenroof's MLX backend beside mlx_lm.benchmark")
+    parser.add_argument("-m", "--model", type=Path, required=True, help="a Hugging Face directory with a tokenizer")
+    parser.add_argument("-p", "--prompt", type=int, default=512)
+    parser.add_argument("-n", "--gen", type=int, default=128)
+    parser.add_argument("-r", "--repetitions", type=int, default=3, help="in each round")
+    parser.add_argument("--rounds", type=int, default=3)
+    return parser.parse_args()
+
+
+def _run_mlx_lm(arguments: argparse.Namespace, rates: Rates) -> None:
+    command = [
+        *(sys.executable, "-m", "mlx_lm.benchmark", "--model", str(arguments.model)),
+        *("-p", str(arguments.prompt), "-g", str(arguments.gen), "-n", str(arguments.repetitions)),
+    ]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    for prefill, decode in _TRIAL.findall(done.stdout):
+        rates.prefill.append(float(prefill))
+        rates.decode.append(float(decode) * (arguments.gen - 1) / arguments.gen)
+
+
+def _run_worker(arguments: argparse.Namespace, rates: Rates) -> None:
+    case = Case(n_depth=0, n_prompt=arguments.prompt, n_gen=arguments.gen)
+    job = {
+        "task": "run",
+        "backend": "mlx",
+        "request": {**asdict(LoadRequest(arguments.model, weight_format=None)), "artifact": str(arguments.model)},
+        "seed": 1,
+        "window": None,
+        "cases": [{"case": asdict(case), "repetitions": arguments.repetitions}],
+    }
+    with Worker(job) as worker:
+        for event in worker.events(silence_s=_SILENCE_S):
+            if event["event"] in {"failed", "case_failed"}:
+                raise SystemExit(event["error"])
+            if event["event"] == "repetition":
+                rates.prefill.append(arguments.prompt / event["ttft_s"])
+                rates.decode.append(len(event["itl_s"]) / sum(event["itl_s"]))
+
+
+if __name__ == "__main__":
+    main()
