@@ -1,0 +1,45 @@
+"""`tokenroof models`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
+
+def models(
+    clean: Annotated[bool, typer.Option("--clean", help="Delete the synthesised models from the cache.")] = False,
+) -> int:
+    """List the presets and the model files made from them, which `--clean` deletes."""
+    from rich.console import Console
+
+    from harness.models import cache
+    from harness.models.source import models_table
+
+    if clean:
+        print(f"{cache.clean() / 1e9:.1f} GB freed in {cache.directory()}")
+        return 0
+    Console().print(_table(models_table()))
+    print(
+        f"model files are kept in {cache.directory()} (the environment variable TOKENROOF_CACHE names another folder)"
+    )
+    return 0
+
+
+def _table(presets: pd.DataFrame) -> Table:
+    from rich.table import Table
+
+    table = Table("preset", "parameters", "bf16 weights", "KV cache a token", "in the cache")
+    for name, params, weights, kv_token, cached in presets.itertuples(index=False):
+        table.add_row(
+            name,
+            f"{params / 1e9:.2f} B" if params >= 1e9 else f"{params / 1e6:.0f} M",
+            f"{weights / 1e9:.2f} GB",
+            f"{kv_token:,} B",
+            f"{cached / 1e9:.2f} GB" if cached else "",
+        )
+    return table

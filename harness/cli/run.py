@@ -1,0 +1,175 @@
+"""`tokenroof run`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from harness.errors import UserError
+from harness.options import Options
+
+# The heavy half of the program (pandas, pyarrow) is imported when a run starts: --help must answer at once.
+
+Format = Literal["table", "md", "json", "csv"]
+_LIST = "a list like 512,1024, 0-8192+1024 or 512-4096*2"
+
+
+def run(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-m",
+            "--model",
+            metavar="MODEL",
+            help="Preset, Hugging Face directory or .gguf file; may be repeated. Default: llama-3.2-1b.",
+        ),
+    ] = None,
+    n_prompt: Annotated[
+        str, typer.Option("-p", "--n-prompt", metavar="LIST", help=f"Prompt tokens, 0: decode only; {_LIST}.")
+    ] = "512",
+    n_gen: Annotated[
+        str | None,
+        typer.Option("-n", "--n-gen", metavar="LIST", help="Tokens to generate, 0: prefill only. Default: 128."),
+    ] = None,
+    n_depth: Annotated[
+        str, typer.Option("-d", "--n-depth", metavar="LIST", help="Tokens in the KV cache before the timed work.")
+    ] = "0",
+    batch: Annotated[str, typer.Option("-B", "--batch", metavar="LIST", help="Sequences at once.")] = "1",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the token stream.")] = 1,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            "--backend",
+            metavar="NAMES",
+            help="torch, mlx, llama.cpp, or some of them: torch,llama.cpp. Default: all that are at home here.",
+        ),
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="auto, cpu, gpu, or an engine's own name such as cuda:1.")
+    ] = "auto",
+    weights: Annotated[
+        str | None,
+        typer.Option("-w", "--weights", metavar="LIST", help="bf16, f16, f32. Default: bf16; a .gguf as it is."),
+    ] = None,
+    n_gpu_layers: Annotated[
+        str, typer.Option("-ngl", "--n-gpu-layers", metavar="LIST", help="Layers on the GPU, -1: all (llama.cpp).")
+    ] = "-1",
+    threads: Annotated[
+        str | None, typer.Option("-t", "--threads", metavar="LIST", help="CPU threads. Default: the physical cores.")
+    ] = None,
+    flash_attn: Annotated[
+        str, typer.Option("-fa", "--flash-attn", metavar="LIST", help="Flash attention: on, off, auto.")
+    ] = "auto",
+    cache_type_k: Annotated[
+        str,
+        typer.Option("-ctk", "--cache-type-k", metavar="LIST", help="Format of cached keys (llama.cpp), as f16."),
+    ] = "auto",
+    cache_type_v: Annotated[
+        str, typer.Option("-ctv", "--cache-type-v", metavar="LIST", help="Format of cached values (llama.cpp).")
+    ] = "auto",
+    batch_size: Annotated[
+        str, typer.Option("-b", "--batch-size", metavar="LIST", help="Tokens llama.cpp is given at once.")
+    ] = "2048",
+    ubatch_size: Annotated[
+        str, typer.Option("-ub", "--ubatch-size", metavar="LIST", help="Tokens llama.cpp computes at once.")
+    ] = "512",
+    repetitions: Annotated[
+        int | None,
+        typer.Option("-r", "--repetitions", min=1, help="In each launch. Default: 3, or 5 where loading is dear."),
+    ] = None,
+    launches: Annotated[
+        int | None,
+        typer.Option("--launches", min=1, help="Worker starts. Default: 3, or 1 where loading is dear."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="CSV to append to. Default: named after the machine.")
+    ] = None,
+    machine: Annotated[
+        str | None, typer.Option("--machine", metavar="LABEL", help="The machine's name in the rows.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Run only what the output lacks, or what failed.")] = False,
+    max_time: Annotated[
+        float | None, typer.Option("--max-time", metavar="SECONDS", min=1, help="Stop after so long.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", min=1, help="A worker silent for so long is taken for hung."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan, its time, disk and memory; run nothing.")
+    ] = False,
+    format: Annotated[Format, typer.Option("--format", help="Of the result on standard output.")] = "table",  # noqa: A002
+) -> int:
+    """Measure prefill and decode on this machine, through every engine, and append the rows to a CSV."""
+    from harness.workload import parse_ints
+
+    options = Options(
+        models=tuple(model) if model else Options.models,
+        n_prompt=parse_ints(n_prompt, flag="-p"),
+        n_gen=None if n_gen is None else parse_ints(n_gen, flag="-n"),
+        n_depth=parse_ints(n_depth, flag="-d"),
+        batch=parse_ints(batch, flag="-B", least=1),
+        backends=None if backend is None else _words(backend),
+        weights=None if weights is None else _choices(weights, "-w", ("bf16", "f16", "f32")),
+        device=device,
+        n_gpu_layers=parse_ints(n_gpu_layers, flag="-ngl", least=-1),
+        n_threads=None if threads is None else parse_ints(threads, flag="-t", least=1),
+        flash_attn=_choices(flash_attn, "-fa", ("auto", "on", "off")),
+        kv_k_format=_choices(cache_type_k, "-ctk", KV_FORMATS),
+        kv_v_format=_choices(cache_type_v, "-ctv", KV_FORMATS),
+        n_batch=parse_ints(batch_size, flag="-b", least=1),
+        n_ubatch=parse_ints(ubatch_size, flag="-ub", least=1),
+        repetitions=repetitions,
+        launches=launches,
+        seed=seed,
+        output=output,
+        machine=machine,
+        resume=resume,
+        max_time_s=max_time,
+        timeout_s=timeout,
+    )
+    return _dry_run(options) if dry_run else _run(options, format)
+
+
+KV_FORMATS = ("auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+
+
+def _run(options: Options, format: Format) -> int:  # noqa: A002
+    from harness.plan import make_plan
+    from harness.runner import run as run_plan
+    from reports.summary import summarise
+    from reports.table import render
+
+    plan = make_plan(options)
+    try:
+        rows = run_plan(plan)
+    except KeyboardInterrupt:
+        print(f"tokenroof: interrupted; {plan.output} is complete so far, --resume goes on", file=sys.stderr)
+        return 130
+    print(render(summarise(rows), format))
+    if format == "table":
+        print(f"rows in {plan.output}, intervals in {plan.output}.samples.parquet")
+    return 1 if (rows["status"] == "failed").any() else 0
+
+
+def _dry_run(options: Options) -> int:
+    from harness.cli.plan_text import plan_text
+    from harness.plan import make_plan
+
+    print(plan_text(make_plan(options)))
+    return 0
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+
+
+def _choices(text: str, flag: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    words = _words(text)
+    for word in words:
+        if word not in known:
+            raise UserError(f"{flag} {text}: {word!r} is none of {', '.join(known)}")
+    return words

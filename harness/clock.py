@@ -1,0 +1,63 @@
+"""The time left of a run: the plan's estimate, corrected by how long the parts really took."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.launch import Due
+    from harness.work import Work
+    from harness.workload import Case
+
+
+class Clock:
+    """Counts estimated seconds as parts finish.
+
+    A work's parts that are still ahead are scaled by what its finished parts took against their estimate.
+    """
+
+    def __init__(self, launches: list[tuple[Work, Due]], cases: tuple[Case, ...]) -> None:
+        self._estimates = {work: work.estimate(cases) for work, _ in launches}
+        self._ahead = dict.fromkeys(self._estimates, 0.0)
+        self._expected = dict.fromkeys(self._estimates, 0.0)
+        self._took = dict.fromkeys(self._estimates, 0.0)
+        for work, launch in launches:
+            self._ahead[work] += self._estimates[work].launch_s(launch)
+        self._started = self._since = time.monotonic()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the clock was made."""
+        return time.monotonic() - self._started
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that the rest should take."""
+        return sum(ahead * self._scale(work) for work, ahead in self._ahead.items())
+
+    def loaded(self, work: Work) -> None:
+        """The model was loaded and its probe scored."""
+        self._finish(work, self._estimates[work].load_s + self._estimates[work].probe_s)
+
+    def warm(self, work: Work, case: Case) -> None:
+        """A case's depth was filled and its warm-up run."""
+        self._finish(work, self._estimates[work].fill_s[case] + self._estimates[work].case_s[case])
+
+    def repetition(self, work: Work, case: Case) -> None:
+        """A repetition was measured."""
+        self._finish(work, self._estimates[work].case_s[case])
+
+    def give_up(self, work: Work, case: Case, repetitions: int) -> None:
+        """Work that will not be done after all."""
+        self._ahead[work] -= repetitions * self._estimates[work].case_s[case]
+
+    def _finish(self, work: Work, expected_s: float) -> None:
+        now = time.monotonic()
+        self._ahead[work] = max(self._ahead[work] - expected_s, 0.0)
+        self._expected[work] += expected_s
+        self._took[work] += now - self._since
+        self._since = now
+
+    def _scale(self, work: Work) -> float:
+        return self._took[work] / self._expected[work] if self._expected[work] else 1.0

@@ -1,0 +1,94 @@
+"""Which engines a run uses, and the stop before an engine would measure the wrong device."""
+
+from __future__ import annotations
+
+import difflib
+import platform
+from typing import TYPE_CHECKING
+
+from backends.registry import BACKENDS, ENGINES
+from harness.errors import UserError
+from harness.machine.engines import describe
+from harness.machine.install import install_line
+
+if TYPE_CHECKING:
+    from backends.base import EngineInfo
+    from harness.machine.hardware import Machine
+    from harness.options import Options
+
+_MLX_CPU = "its CPU backend is slow (about 3 GB/s seen) and says nothing of MLX on a GPU"
+
+
+def choose(options: Options, machine: Machine) -> tuple[dict[str, EngineInfo], list[str]]:
+    """The engines to run and what the user should know of the choice.
+
+    Named engines must work. Without names: every installed one that is at home on this machine.
+
+    Raises:
+        UserError: a named engine is unknown, missing or broken; none can run; or one cannot use this machine's GPU.
+    """
+    engines, notes = _at_home(options) if options.backends is None else (_named(options.backends), [])
+    for name, info in engines.items():
+        _check_device(name, info, options, machine)
+        if name == "mlx" and not info.accelerators:
+            notes.append(f"mlx runs on the CPU: {_MLX_CPU}")
+        if name == "simulated":
+            notes.append("simulated rows measure no machine: they prove the harness's own timing")
+    return engines, notes
+
+
+def _named(names: tuple[str, ...]) -> dict[str, EngineInfo]:
+    for name in names:
+        if name not in BACKENDS:
+            near = difflib.get_close_matches(name, ENGINES, 1, 0.5)
+            hint = f", did you mean {near[0]}?" if near else ""
+            raise UserError(f"--backend {name}: no such engine{hint} (there are {', '.join(ENGINES)})")
+        if not BACKENDS[name].installed:
+            raise UserError(f'{name} is not installed: pip install "tokenroof[{BACKENDS[name].extra}]"')
+    engines = {}
+    for name, info in describe(names).items():
+        if isinstance(info, str):
+            raise UserError(f"{name} is installed but cannot be loaded: {info}")
+        engines[name] = info
+    return engines
+
+
+def _at_home(options: Options) -> tuple[dict[str, EngineInfo], list[str]]:
+    engines, notes = {}, []
+    for name, info in describe(name for name in ENGINES if BACKENDS[name].installed).items():
+        if isinstance(info, str):
+            notes.append(f"{name} left out, it cannot be loaded: {info}")
+        elif name == "mlx" and (not info.accelerators or options.device == "cpu"):
+            notes.append(f"mlx left out: {_MLX_CPU}; --backend mlx runs it all the same")
+        else:
+            engines[name] = info
+    if not engines:
+        left_out = f" ({'; '.join(notes)})" if notes else ""
+        raise UserError(f'no engine can run: pip install "tokenroof[all]", or [torch], [mlx], [llama]{left_out}')
+    return engines, notes
+
+
+def _check_device(name: str, info: EngineInfo, options: Options, machine: Machine) -> None:
+    if name == "simulated" or options.device == "cpu":
+        return
+    if info.accelerators:
+        _check_device_name(name, info, options.device)
+        return
+    if options.n_gpu_layers != (0,):
+        for gpu in machine.gpus:
+            if line := install_line(name, gpu.vendor, platform.system()):
+                raise UserError(
+                    f"this machine has a {gpu.name}, but the installed {name} cannot use it. Install it with: {line}"
+                    " (or say --device cpu if the CPU is what you mean)"
+                )
+    if BACKENDS[name].places_layers and (asked := max(options.n_gpu_layers)) > 0:
+        line = install_line(name, "apple" if platform.system() == "Darwin" else "nvidia", platform.system())
+        raise UserError(f"-ngl {asked}: the installed {name} was built without GPU offload. Rebuild it with: {line}")
+    if options.device != "auto":
+        raise UserError(f"--device {options.device}: the installed {name} sees no accelerator on this machine")
+
+
+def _check_device_name(name: str, info: EngineInfo, device: str) -> None:
+    known = [accelerator.id for accelerator in info.accelerators]
+    if device not in {"auto", "gpu", *known}:
+        raise UserError(f"--device {device}: {name} knows cpu, gpu, {', '.join(known)}")

@@ -1,0 +1,109 @@
+"""How long work should take, roughly, before anything ran: for the plan, the progress bar and the hang timeout.
+
+Rates come from a quick measurement of this host, or a nominal figure for an accelerator. They are never put in a row.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.probe import FAR_BUDGET_S, FAR_FROM, FAR_TOKENS
+from harness.roofline.traffic import kv_bytes_per_token, prefill_flops, streamed_parameters
+
+if TYPE_CHECKING:
+    from harness.roofline.architecture import Architecture
+    from harness.workload import Case
+
+_START_S = 5.0  # a process that imports a large library
+_LOAD_BYTES_S = 1e9
+_KV_ELEMENT_BYTES = 2
+_LAUNCH_OVERHEAD_S = 1e-3  # Python and kernel launches of a decode step
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What one device is assumed to do: bytes read a second, and FLOP a second in matrix products."""
+
+    bytes_s: float
+    flops_s: float
+
+
+# A nominal accelerator; the real one corrects the estimate as soon as rows come in.
+ACCELERATOR = Rates(bytes_s=5e11, flops_s=5e13)
+# Seen on a 2-core Linux machine: MLX's CPU backend streams about 3 GB/s there, and computes as slowly.
+MLX_CPU = Rates(bytes_s=3e9, flops_s=2e10)
+
+
+def host_rates() -> Rates:
+    """Measure this host for a fraction of a second: parallel reads, and a float32 matrix product."""
+    size = 2**25  # 256 MiB of int64, past any cache
+    data = np.ones(size, dtype=np.int64)
+    n_threads = os.cpu_count() or 1
+    parts = np.array_split(data, n_threads)
+    with ThreadPoolExecutor(n_threads) as pool:  # numpy's reductions release the interpreter lock
+        list(pool.map(np.bitwise_xor.reduce, parts))
+        started = time.perf_counter()
+        list(pool.map(np.bitwise_xor.reduce, parts))
+        bytes_s = data.nbytes / (time.perf_counter() - started)
+    square = np.ones((1024, 1024), dtype=np.float32)
+    square @ square
+    started = time.perf_counter()
+    square @ square
+    return Rates(bytes_s, 2 * 1024**3 / (time.perf_counter() - started))
+
+
+@dataclass(frozen=True)
+class WorkEstimate:
+    """Seconds that one worker is expected to need for each of its parts."""
+
+    load_s: float
+    probe_s: float
+    case_s: dict[Case, float]
+    fill_s: dict[Case, float]
+
+    def launch_s(self, cases: dict[Case, int]) -> float:
+        """One launch: load, probe, and for each case its depth, a warm-up and the repetitions."""
+        return (
+            self.load_s
+            + self.probe_s
+            + sum(self.fill_s[case] + (1 + repetitions) * self.case_s[case] for case, repetitions in cases.items())
+        )
+
+
+def estimate(
+    architecture: Architecture, element_bytes: float, weight_bytes: int, cases: tuple[Case, ...], rates: Rates
+) -> WorkEstimate:
+    """Estimate one model on one device.
+
+    Args:
+        architecture: the model's shape.
+        element_bytes: bytes of a weight, on average.
+        weight_bytes: bytes to load.
+        cases: the work.
+        rates: the device's.
+    """
+    streamed = streamed_parameters(architecture) * element_bytes
+    kv_token = kv_bytes_per_token(architecture, _KV_ELEMENT_BYTES)
+
+    def prefill_s(n_prompt: int, n_depth: int, batch: int) -> float:
+        if not n_prompt:
+            return 0.0
+        return max(prefill_flops(architecture, n_prompt, n_depth, batch) / rates.flops_s, streamed / rates.bytes_s)
+
+    def case_s(case: Case) -> float:
+        mean_context = case.decode_start + case.n_steps / 2
+        step_s = (streamed + case.batch * mean_context * kv_token) / rates.bytes_s + _LAUNCH_OVERHEAD_S
+        return prefill_s(case.n_prompt, case.n_depth, case.batch) + case.n_steps * step_s
+
+    return WorkEstimate(
+        load_s=_START_S + weight_bytes / _LOAD_BYTES_S,
+        probe_s=min(prefill_s(FAR_FROM + FAR_TOKENS, 0, 1), FAR_BUDGET_S / 4),
+        case_s={case: case_s(case) for case in cases},
+        fill_s={case: prefill_s(case.n_depth, 0, case.batch) for case in cases},
+    )

@@ -1,0 +1,146 @@
+"""One launch: a worker process for one work, its events turned into rows as they come."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Protocol
+
+from backends.base import LoadRequest
+from harness.process import Worker
+from harness.rows import Row, RowWriter, sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from harness.clock import Clock
+    from harness.models.source import Artifact
+    from harness.plan import Plan
+    from harness.process import Event
+    from harness.work import Work
+    from harness.workload import Case
+
+Due = dict["Case", int]
+"""The repetitions that each case still needs; a launch takes off what it measured or gave up."""
+
+
+class Keep(Protocol):
+    """Stores a row, with the raw sample behind a measured one."""
+
+    def __call__(self, row: Row, sample: Row | None = None) -> None:
+        """Have both on disk when it returns."""
+
+
+class Launch:
+    """One start of a worker.
+
+    Args:
+        plan, work, artifact: what to run.
+        run_id, number: name the launch in its rows.
+        due: the cases, in order; emptied as they are done.
+        engine_options: what only this engine knows, and why it is set.
+        keep: called with each row.
+        clock: told what is finished.
+        doing: told what goes on.
+
+    Attributes:
+        failed: cases that cannot be measured.
+    """
+
+    def __init__(  # noqa: PLR0913 it joins what the runner holds
+        self,
+        plan: Plan,
+        work: Work,
+        artifact: Artifact,
+        *,
+        run_id: str,
+        number: int,
+        due: Due,
+        engine_options: dict[str, Any],
+        keep: Keep,
+        clock: Clock,
+        doing: Callable[[str], None],
+    ) -> None:
+        self._plan, self._work, self._artifact = plan, work, artifact
+        self._engine_options, self._due = engine_options, due
+        self._keep, self._clock, self._doing = keep, clock, doing
+        self._rows = RowWriter(plan, work, artifact, run_id, number)
+        self._asked = dict(due)
+        self._cases = list(due)
+        self._current: Case | None = None
+        self.failed: list[Case] = []
+
+    def run(self) -> None:
+        """Run the worker to its end.
+
+        Raises:
+            WorkerDiedError: it did not get there; `fail` says so in the rows.
+        """
+        self._doing(f"{self._work}: loading")
+        with Worker(self._job()) as worker:
+            for event in worker.events(self._plan.timeout_s):
+                self._handle(event)
+
+    def fail(self, reason: str) -> None:
+        """Write a failed row for the case that was running, or for all of them if none was."""
+        for case in [self._current] if self._current else list(self._due):
+            repetitions = self._due.pop(case)
+            self.failed.append(case)
+            done = self._asked[case] - repetitions
+            self._clock.give_up(self._work, case, repetitions)
+            self._keep(self._rows.failed(case, done + 1, reason, self._engine_options))
+        self._current = None
+
+    def _job(self) -> dict[str, Any]:
+        return {
+            "task": "run",
+            "backend": self._work.backend,
+            "request": asdict(self._request()) | {"artifact": str(self._artifact.path)},
+            "window": self._work.source.architecture.sliding_window,
+            "seed": self._plan.seed,
+            "cases": [{"case": asdict(case), "repetitions": self._due[case]} for case in self._cases],
+        }
+
+    def _request(self) -> LoadRequest:
+        settings = self._work.settings
+        return LoadRequest(
+            artifact=self._artifact.path,
+            weight_format=settings.weights,
+            device=settings.device,
+            n_gpu_layers=settings.n_gpu_layers,
+            n_threads=settings.n_threads,
+            flash_attn=settings.flash_attn,
+            kv_k_format=settings.kv_k_format,
+            kv_v_format=settings.kv_v_format,
+            n_batch=settings.n_batch,
+            n_ubatch=settings.n_ubatch,
+            engine_options=self._engine_options,
+        )
+
+    def _handle(self, event: Event) -> None:
+        match event["event"]:
+            case "loaded":
+                self._rows.loaded(event)
+                self._doing(f"{self._work}: scoring the probe")
+            case "probe":
+                self._rows.probed(event)
+                self._clock.loaded(self._work)
+            case "case":
+                self._current = self._cases[event["index"]]
+                self._doing(f"{self._work}: {self._current}, warming up")
+            case "warm":
+                self._clock.warm(self._work, self._cases[event["index"]])
+                self._doing(f"{self._work}: {self._current}, measuring")
+            case "repetition":
+                self._measured(self._cases[event["index"]], event)
+            case "failed" | "case_failed":
+                self.fail(event["error"])
+
+    def _measured(self, case: Case, event: Event) -> None:
+        self._due[case] -= 1
+        if not self._due[case]:
+            del self._due[case]
+            self._current = None
+        self._clock.repetition(self._work, case)
+        row = self._rows.measured(case, event, self._engine_options)
+        self._keep(row, sample(row, event))
+        self._doing(f"{self._work}: {case}, measuring")

@@ -1,0 +1,35 @@
+"""The line that installs an engine so that it uses this machine's hardware, as each engine's documentation has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.machine.hardware import Vendor
+
+_REBUILD = "pip install --force-reinstall --no-cache-dir llama-cpp-python"
+_LINES: dict[tuple[str, Vendor], str] = {
+    ("torch", "nvidia"): "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu130",
+    ("torch", "amd"): "pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/rocm7.0",
+    ("torch", "apple"): "pip install --force-reinstall torch",
+    ("mlx", "nvidia"): 'pip install "mlx[cuda13]"',
+    ("mlx", "apple"): "pip install --force-reinstall mlx",
+    ("llama.cpp", "nvidia"): f'CMAKE_ARGS="-DGGML_CUDA=on" {_REBUILD}',
+    ("llama.cpp", "amd"): f'CMAKE_ARGS="-DGGML_HIP=on" {_REBUILD}',
+    ("llama.cpp", "apple"): f'CMAKE_ARGS="-DGGML_METAL=on" {_REBUILD}',
+}
+
+
+def install_line(backend: str, vendor: Vendor, system: str) -> str | None:
+    """The command for one engine on one vendor's GPU; None where the engine has no build for it.
+
+    Args:
+        backend: the engine.
+        vendor: whose GPU it is.
+        system: `platform.system()`: environment variables are set differently on Windows.
+    """
+    line = _LINES.get((backend, vendor))
+    if line and line.startswith("CMAKE_ARGS") and system == "Windows":
+        setting, command = line.split('" ', 1)
+        return f'$env:{setting.replace("=", " = ", 1)}"; {command}'
+    return line

@@ -1,0 +1,61 @@
+"""What a person can ask of a run: the command line's flags, already parsed, with their defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ANCHOR_MODEL = "llama-3.2-1b"
+ANCHOR_PROMPT, ANCHOR_GEN, ANCHOR_DEPTH = 512, 128, 0
+
+
+@dataclass(frozen=True)
+class Options:
+    """One request. Every tuple is a list to combine with the others; None leaves the choice to the plan.
+
+    Attributes:
+        models: presets, Hugging Face directories or .gguf files.
+        n_prompt, n_gen, n_depth, batch: the grid of cases.
+        backends: engines by name; None: every installed engine that is at home on this machine.
+        weights: weight formats; None: bf16, or a .gguf file's own.
+        device: "auto", "cpu", "gpu" or an engine's own device name.
+        n_gpu_layers: layers on the GPU, -1 for all (llama.cpp).
+        n_threads: host threads; None: the physical cores.
+        flash_attn: "auto", "on", "off".
+        kv_k_format, kv_v_format: KV cache formats; "auto": each engine's usual.
+        n_batch, n_ubatch: llama.cpp's logical and physical batch.
+        repetitions, launches: per case and per worker; None: by what loading costs.
+        seed: of the token stream.
+        output: the CSV to append to; None: named after the machine.
+        machine: its label; None: from its hardware.
+        resume: run only what the output lacks.
+        max_time_s: start nothing more after so long.
+        timeout_s: the longest silence of a worker; None: by the plan's estimate.
+    """
+
+    models: tuple[str, ...] = (ANCHOR_MODEL,)
+    n_prompt: tuple[int, ...] = (ANCHOR_PROMPT,)
+    n_gen: tuple[int, ...] | None = None
+    n_depth: tuple[int, ...] = (ANCHOR_DEPTH,)
+    batch: tuple[int, ...] = (1,)
+    backends: tuple[str, ...] | None = None
+    weights: tuple[str, ...] | None = None
+    device: str = "auto"
+    n_gpu_layers: tuple[int, ...] = (-1,)
+    n_threads: tuple[int, ...] | None = None
+    flash_attn: tuple[str, ...] = ("auto",)
+    kv_k_format: tuple[str, ...] = ("auto",)
+    kv_v_format: tuple[str, ...] = ("auto",)
+    n_batch: tuple[int, ...] = (2048,)
+    n_ubatch: tuple[int, ...] = (512,)
+    repetitions: int | None = None
+    launches: int | None = None
+    seed: int = 1
+    output: Path | None = None
+    machine: str | None = None
+    resume: bool = False
+    max_time_s: float | None = None
+    timeout_s: float | None = None

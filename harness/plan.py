@@ -1,0 +1,118 @@
+"""What will run, in which order, and how long it should take. Everything that can be refused is refused here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness import engine_choice, limits
+from harness.errors import UserError
+from harness.machine.hardware import Machine, inspect
+from harness.models.source import disk_needed, resolve
+from harness.schedule import schedule, seconds
+from harness.work import Work, works
+
+if TYPE_CHECKING:
+    from backends.base import EngineInfo
+    from harness.models.source import ModelSource
+    from harness.options import Options
+    from harness.workload import Case
+
+_LEAST_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that can be started with `harness.run(plan)`.
+
+    Attributes:
+        works: models in engines, in the order in which they run.
+        cases: what each of them does, in order.
+        launches: worker starts of each work.
+        repetitions: rows of each case in a launch.
+        notes: choices that the user should know of.
+    """
+
+    works: tuple[Work, ...]
+    cases: tuple[Case, ...]
+    launches: int
+    repetitions: int
+    seed: int
+    output: Path
+    machine: Machine
+    label: str
+    resume: bool
+    max_time_s: float | None
+    timeout_s: float
+    notes: tuple[str, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Estimated time of all launches, without preparing the models."""
+        return seconds(list(self.works), self.cases, self.launches, self.repetitions)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that preparing the models will write."""
+        artifacts = {(work.source, work.artifact_kind, work.settings.weights) for work in self.works}
+        hf = {(source, "hf", None) for source, _, _ in artifacts if source.origin == "preset"}
+        gguf = {artifact for artifact in artifacts if artifact[1] == "gguf"}
+        return sum(disk_needed(*artifact) for artifact in hf | gguf)
+
+    @property
+    def memory_bytes(self) -> int:
+        """The most memory that one of its works needs, roughly."""
+        return max(limits.memory_needed(work, self.cases) for work in self.works)
+
+
+def make_plan(options: Options) -> Plan:
+    """Decide what to run.
+
+    Raises:
+        UserError: something in the request cannot be done on this machine.
+    """
+    sources = [resolve(spec) for spec in options.models]
+    machine = inspect()
+    engines, notes = engine_choice.choose(options, machine)
+    runnable, left_out = _runnable(options, sources, engines)
+    chosen = schedule(options, runnable)
+    for source in sources:
+        limits.check_context(source, chosen.cases)
+    for work in runnable:
+        limits.check_memory(work, chosen.cases)
+
+    label = options.machine or machine.label
+    parts = [work.estimate(chosen.cases) for work in runnable]
+    longest_part_s = max(max(part.load_s, *part.case_s.values(), *part.fill_s.values()) for part in parts)
+    return Plan(
+        works=tuple(runnable),
+        cases=chosen.cases,
+        launches=chosen.launches,
+        repetitions=chosen.repetitions,
+        seed=options.seed,
+        output=options.output or Path(f"{label}.csv"),
+        machine=machine,
+        label=label,
+        resume=options.resume,
+        max_time_s=options.max_time_s,
+        timeout_s=options.timeout_s or max(_LEAST_TIMEOUT_S, 10 * longest_part_s),
+        notes=(*notes, *left_out, *([chosen.note] if chosen.note else [])),
+    )
+
+
+def _runnable(
+    options: Options, sources: list[ModelSource], engines: dict[str, EngineInfo]
+) -> tuple[list[Work], list[str]]:
+    """What an engine cannot do is an error where the user named the engine, else a note."""
+    runnable, notes = [], []
+    for work, reason in works(options, sources, engines):
+        if reason is None:
+            runnable.append(work)
+        elif options.backends is not None:
+            raise UserError(f"{work.backend}, {work.source.name}: {reason}")
+        else:
+            notes.append(f"{work.backend} left out for {work.source.name}: {reason}")
+    if not runnable:
+        raise UserError("nothing is left to run: " + "; ".join(notes))
+    return runnable, list(dict.fromkeys(notes))

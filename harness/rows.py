@@ -1,0 +1,137 @@
+"""From a worker's events to a result row: what was asked, what was got, what is missing and why."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.metrics import metrics
+from results.schema import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from harness.models.source import Artifact
+    from harness.plan import Plan
+    from harness.process import Event
+    from harness.work import Work
+    from harness.workload import Case
+
+Row = dict[str, Any]
+
+_FROM_FACTS = (
+    "backend_version", "engine_build", "engine_mode", "device", "gpu_layers_effective", "flash_attn", "n_params",
+    "weight_format", "weight_bytes", "kv_k_format", "kv_v_format", "kv_allocated_tokens",
+)  # fmt: skip
+
+
+def sample(row: Row, event: Event) -> Row:
+    """The raw intervals and answers behind a measured row, for the samples file: ids step by step, all sequences."""
+    ids = zip(*event["ids"], strict=True)
+    keys = ("row_id", "run_id", "backend", "model", "n_depth", "n_prompt", "n_gen", "batch", "launch", "repetition")
+    return {
+        **{key: row[key] for key in keys},
+        "ttft_s": event["ttft_s"],
+        "itl_s": event["itl_s"],
+        "argmax": [one for step in ids for one in step],
+    }
+
+
+class RowWriter:
+    """Makes the rows of one launch of one work.
+
+    Events fill it in order: `loaded` and `probe` once, then each repetition or failure makes a row.
+    """
+
+    def __init__(self, plan: Plan, work: Work, artifact: Artifact, run_id: str, launch: int) -> None:
+        self._plan, self._work = plan, work
+        self._common: Row = {
+            "schema_version": SCHEMA_VERSION,
+            "run_id": run_id,
+            "launch": launch,
+            "machine": plan.label,
+            "os": plan.machine.os,
+            "cpu": plan.machine.cpu,
+            "ram_bytes": plan.machine.ram_bytes,
+            "backend": work.backend,
+            "backend_version": work.engine.version,
+            "engine_build": work.engine.build,
+            "n_threads": work.settings.n_threads,
+            "n_gpu_layers": work.settings.n_gpu_layers,
+            "model": work.source.name,
+            "architecture": work.source.architecture.model_type,
+            "weights_origin": work.source.weights_origin,
+            "weights_id": artifact.weights_id,
+            "weight_format": work.settings.weights,
+            "seed": plan.seed,
+        }
+        self._loaded: Event | None = None
+        self._probe: Event | None = None
+
+    def loaded(self, event: Event) -> None:
+        """The model is in memory."""
+        self._loaded = event
+        self._common["load_s"] = event["load_s"]
+
+    def probed(self, event: Event) -> None:
+        """The probe was scored."""
+        self._probe = event
+        self._common |= {"probe_nll": event["nll"], "probe_logits": event["logits"]}
+
+    def measured(self, case: Case, event: Event, engine_options: dict[str, Any]) -> Row:
+        """A repetition that was measured."""
+        facts, memory = event["facts"], event["memory"]
+        values, missing = metrics(case, event["ttft_s"], event["itl_s"])
+        if self._probe and self._probe["far_missing"]:
+            missing["probe_logits"] = f"only its near half: {self._probe['far_missing']}"
+        settings = facts["engine_settings"] | engine_options
+        settings |= {"n_threads": facts["n_threads"], "host_peak_since": event["host_peak_since"]}
+        return self._row(
+            case,
+            repetition=event["repetition"],
+            started_at=event["started_at"],
+            tokens_sha256=event["tokens_sha256"],
+            argmax_sha256=event["argmax_sha256"],
+            status="ok",
+            peak_host_bytes=event["peak_host_bytes"],
+            peak_device_bytes=memory["peak_device_bytes"],
+            kv_cache_bytes=memory["kv_cache_bytes"],
+            engine_settings={**settings, "asked": self._work.settings.asked()},
+            unavailable={**facts["unavailable"], **memory["unavailable"], **missing},
+            **self._device(facts),
+            **{name: facts[name] for name in _FROM_FACTS},
+            **values,
+        )
+
+    def failed(self, case: Case, repetition: int, reason: str, engine_options: dict[str, Any]) -> Row:
+        """A case that could not be measured, with what is known all the same."""
+        facts = self._loaded["facts"] if self._loaded else None
+        return self._row(
+            case,
+            repetition=repetition,
+            started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            status="failed",
+            error=reason.replace(str(Path.home()), "~"),
+            engine_settings={**engine_options, "asked": self._work.settings.asked()},
+            unavailable={"measured": "the case failed"},
+            **(self._device(facts) | {name: facts[name] for name in _FROM_FACTS} if facts else {}),
+        )
+
+    def _row(self, case: Case, **columns: object) -> Row:
+        return {
+            **self._common,
+            "n_depth": case.n_depth,
+            "n_prompt": case.n_prompt,
+            "n_gen": case.n_gen,
+            "decode_start": case.decode_start if case.n_gen else None,
+            "batch": case.batch,
+            **columns,
+            "row_id": uuid.uuid4().hex[:12],
+        }
+
+    def _device(self, facts: dict[str, Any]) -> Row:
+        """A CPU's name and memory are the harness's to tell; the engine knows its accelerators."""
+        if facts["device"] == "cpu":
+            machine = self._plan.machine
+            return {"device_name": machine.cpu, "device_memory_bytes": machine.ram_bytes}
+        return {"device_name": facts["device_name"], "device_memory_bytes": facts["device_memory_bytes"]}

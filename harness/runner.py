@@ -1,0 +1,131 @@
+"""Runs a plan: launches take turns, every repetition becomes a row at once, and a failure costs its case alone."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from backends.registry import BACKENDS
+from harness import prepare, resume
+from harness.clock import Clock
+from harness.launch import Due, Launch
+from harness.process import WorkerDiedError
+from harness.progress import Reporter, console_reporter
+from results import samples
+from results.read import read
+from results.store import Store
+from results.verify import verify
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.models.source import Artifact
+    from harness.plan import Plan
+    from harness.rows import Row
+    from harness.work import Work
+    from harness.workload import Case
+
+
+class TimeOverError(Exception):
+    """The time that --max-time allows is used up."""
+
+
+def run(plan: Plan, reporter: Reporter | None = None) -> pd.DataFrame:
+    """Run a plan and append its rows to its output file.
+
+    Args:
+        plan: from `make_plan`.
+        reporter: told what happens; by default a progress bar.
+
+    Returns:
+        The rows of this run, read back from the file, with `verified` filled in from all rows that the file holds.
+
+    Raises:
+        TokenroofError: the output cannot be written, or a model cannot be prepared.
+    """
+    reporter = reporter or console_reporter()
+    try:
+        store = Store(plan.output)
+        for note in plan.notes:
+            reporter.note(note)
+        runner = _Runner(plan, prepare.artifacts(plan, reporter), store, reporter)
+        try:
+            runner.run()
+        finally:
+            samples.fold(plan.output)
+    finally:
+        reporter.close()
+    rows = verify(read(plan.output))
+    return rows[rows["run_id"] == runner.run_id].reset_index(drop=True)
+
+
+class _Runner:
+    """What is due, and what became of it."""
+
+    def __init__(self, plan: Plan, artifacts: dict[Work, Artifact], store: Store, reporter: Reporter) -> None:
+        self._plan, self._artifacts, self._store, self._reporter = plan, artifacts, store, reporter
+        done, last_launch, last_run_id = resume.measured(plan) if plan.resume else (Counter[str](), 0, None)
+        self.run_id = last_run_id or uuid.uuid4().hex[:12]
+        self._number = dict.fromkeys(plan.works, last_launch)
+        self._engine_options: dict[Work, dict[str, Any]] = {}
+        self._hopeless: set[tuple[Work, Case]] = set()
+        each = [[(work, due) for due in resume.missing(plan, work, done, artifacts[work])] for work in plan.works]
+        # Launches of all works take turns, so that a machine that grows hot slows all of them alike.
+        self._turns = [one for turn in zip_longest(*each) for one in turn if one is not None]
+        self._clock = Clock(self._turns, plan.cases)
+
+    def run(self) -> None:
+        """Do what is due, or as much as --max-time allows."""
+        if not self._turns:
+            self._reporter.note(f"nothing is missing in {self._plan.output}")
+        try:
+            for work, due in self._turns:
+                self._turn(work, {case: n for case, n in due.items() if (work, case) not in self._hopeless})
+        except TimeOverError:
+            self._reporter.note(f"--max-time is over; {self._plan.output} holds what was measured, --resume goes on")
+
+    def _turn(self, work: Work, due: Due) -> None:
+        """Start workers until every case is measured or has failed; one that ends early is followed by another."""
+        while due:
+            self._number[work] += 1
+            launch = Launch(
+                self._plan,
+                work,
+                self._artifacts[work],
+                run_id=self.run_id,
+                number=self._number[work],
+                due=due,
+                engine_options=self._engine_options.get(work, {}),
+                keep=self._keep,
+                clock=self._clock,
+                doing=self._doing,
+            )
+            try:
+                launch.run()
+            except WorkerDiedError as death:
+                if due and not self._try_fallback(work, death):
+                    launch.fail(death.reason)
+            self._hopeless |= {(work, case) for case in launch.failed}
+
+    def _try_fallback(self, work: Work, death: WorkerDiedError) -> bool:
+        """After a crash, once: the settings that the engine is known to survive with."""
+        fallback = BACKENDS[work.backend].after_crash
+        if not (death.crashed and fallback) or work in self._engine_options:
+            return False
+        self._engine_options[work] = fallback
+        self._reporter.note(f"{work}: {death.reason}; once more with {fallback}")
+        return True
+
+    def _keep(self, row: Row, sample: Row | None = None) -> None:
+        """The sample first: a row whose intervals are lost would be worse than intervals without a row."""
+        if sample is not None:
+            samples.append_sample(self._plan.output, sample)
+        self._store.append(row)
+        self._reporter.row(row)
+
+    def _doing(self, what: str) -> None:
+        if self._plan.max_time_s is not None and self._clock.elapsed_s > self._plan.max_time_s:
+            raise TimeOverError
+        self._reporter.doing(what, self._clock.elapsed_s, self._clock.left_s)
