@@ -1,0 +1,1 @@
+"""Pure arithmetic about models and memory: no I/O, no engine."""

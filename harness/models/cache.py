@@ -1,0 +1,109 @@
+"""Where artifacts lie: one directory a user, safe for two runs at once and for interrupted ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import filelock
+import platformdirs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PARTIAL = ".partial"
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class CachedArtifact:
+    """One synthesised directory or exported file."""
+
+    path: Path
+    n_bytes: int
+
+
+def directory() -> Path:
+    """`TOKENROOF_CACHE` where that is set, else the user's cache directory; may not exist yet."""
+    chosen = os.environ.get("TOKENROOF_CACHE")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("tokenroof", appauthor=False))
+
+
+def artifact_path(file_name: str) -> Path:
+    """Where the artifact of this file name lies, or will lie."""
+    return directory() / "models" / file_name
+
+
+def list_cached() -> list[CachedArtifact]:
+    """The finished artifacts, by name."""
+    return [CachedArtifact(path, _size(path)) for path in _contents() if not path.name.endswith((_PARTIAL, _LOCK))]
+
+
+def clean() -> int:
+    """Delete every artifact, finished or not, but those that another run is writing now.
+
+    Returns:
+        Bytes freed.
+    """
+    freed = 0
+    for path in _contents():
+        if path.name.endswith(_LOCK):
+            continue
+        try:
+            with _lock(path.with_name(path.name.removesuffix(_PARTIAL)), timeout=0):
+                size = _size(path)
+                _remove(path)
+                freed += size
+        except filelock.Timeout:
+            continue
+    return freed
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the right to write `path`; waits for another run that is writing it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(path, timeout=-1):
+        yield
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A temporary sibling to write to, which becomes `path` only if nothing goes wrong.
+
+    What a killed writer left under the temporary name is removed first.
+    """
+    partial = path.with_name(path.name + _PARTIAL)
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    _remove(partial)
+    try:
+        yield partial
+        partial.replace(path)
+    except BaseException:
+        _remove(partial)
+        raise
+
+
+def _contents() -> list[Path]:
+    models = directory() / "models"
+    return sorted(models.iterdir()) if models.is_dir() else []
+
+
+def _lock(path: Path, timeout: float) -> filelock.BaseFileLock:
+    return filelock.FileLock(path.with_name(path.name + _LOCK), timeout=timeout)
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else (path,)
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

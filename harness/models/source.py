@@ -1,0 +1,293 @@
+"""From a word on the command line to a model file that an engine can load."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from harness.errors import UserError
+from harness.models import cache, gguf_file, synthesis
+from harness.models.presets import PRESETS
+from harness.models.safetensors_file import TensorEntry, tensor_table
+from harness.roofline.architecture import Architecture, from_gguf_metadata, from_hf_config
+from harness.roofline.traffic import kv_bytes_per_token, parameter_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pandas as pd
+
+    Progress = Callable[[str, int, int], None]
+
+Kind = Literal["hf", "gguf"]
+
+_SEED = 0
+_NATIVE_FORMAT = "bf16"  # of synthetic weights, and of an export that states none
+_ELEMENT_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
+_SAMPLE_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """What the user named, understood; nothing is written yet."""
+
+    name: str  # preset name, directory name, file stem
+    origin: Literal["preset", "hf", "gguf"]
+    path: Path | None  # the Hugging Face directory or the .gguf file; None for a preset
+    architecture: Architecture
+    weights_origin: Literal["synthetic", "trained"]
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A model on disk, complete."""
+
+    path: Path
+    kind: Kind
+    weights_id: str  # equal for the same weights, whatever the file's format
+    weights_bytes: int  # of its tensors
+
+
+def resolve(spec: str) -> ModelSource:
+    """Understand a preset's name, a Hugging Face directory or a `.gguf` file; only headers are read.
+
+    Raises:
+        UserError: there is no such model, or its files are damaged or of another kind.
+    """
+    if spec in PRESETS:
+        return ModelSource(spec, "preset", None, from_hf_config(PRESETS[spec]), "synthetic")
+    path = Path(spec).expanduser()
+    if path.is_dir():
+        return _hf_source(path)
+    if path.is_file():
+        return _gguf_source(path)
+    if "/" in spec or "\\" in spec or path.suffix in {".gguf", ".safetensors"}:
+        raise UserError(f"{spec}: no such file or directory")
+    nearest = difflib.get_close_matches(spec.lower(), PRESETS, n=3)
+    hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "."
+    raise UserError(f"unknown model {spec!r}{hint} `tokenroof models` lists the presets")
+
+
+def _hf_source(directory: Path) -> ModelSource:
+    config = _read_config(directory)
+    table = _hf_tensors(directory)
+    config.setdefault("tie_word_embeddings", "lm_head.weight" not in table)
+    try:
+        architecture = from_hf_config(config)
+    except ValueError as error:
+        raise UserError(f"{directory / 'config.json'}: {error}") from error
+    trained = synthesis.SYNTHETIC_KEY not in config
+    return ModelSource(directory.resolve().name, "hf", directory, architecture, "trained" if trained else "synthetic")
+
+
+def _read_config(directory: Path) -> dict[str, Any]:
+    path = directory / "config.json"
+    if not path.is_file():
+        raise UserError(f"{directory}: no config.json, so this is not a Hugging Face model directory")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not readable as JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise UserError(f"{path}: not a JSON object")
+    return config
+
+
+def _gguf_source(path: Path) -> ModelSource:
+    contents = _gguf_contents(path)
+    tied = not any(tensor.name == "output.weight" for tensor in contents.tensors)
+    try:
+        architecture = from_gguf_metadata(contents.metadata, tied_embeddings=tied)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from error
+    return ModelSource(path.stem, "gguf", path, architecture, "trained")
+
+
+def prepare(source: ModelSource, kind: Kind, weight_format: str | None, progress: Progress | None = None) -> Artifact:
+    """The artifact that an engine loads: synthesised, exported or the user's own.
+
+    Args:
+        source: from `resolve`.
+        kind: "hf" or "gguf".
+        weight_format: "f32", "f16" or "bf16", of a GGUF that is exported. Hugging Face directories stay as they
+            are, for engines convert while they load.
+        progress: called with `(label, done_bytes, total_bytes)`.
+
+    Raises:
+        UserError: the disk is too small, or the source cannot become this kind.
+    """
+    if source.origin == "gguf" and (kind == "hf" or weight_format is not None):
+        raise UserError(
+            f"{source.path}: only llama.cpp reads a .gguf file, and as it is; give a Hugging Face directory"
+        )
+    _check_disk(source, kind, weight_format)
+    if kind == "hf":
+        path = _hf_directory(source, progress)
+        n_bytes = sum(entry.n_bytes for entry in tensor_table(path).values())
+    else:
+        path = _gguf_file(source, weight_format or _NATIVE_FORMAT, progress)
+        n_bytes = sum(tensor.n_bytes for tensor in _gguf_contents(path).tensors)
+    return Artifact(path, kind, weights_id(source), n_bytes)
+
+
+def disk_needed(source: ModelSource, kind: Kind, weight_format: str | None) -> int:
+    """Bytes of tensors that writing this one artifact takes; 0 where it exists.
+
+    A GGUF of a preset is exported from its Hugging Face directory, which is an artifact of its own.
+    """
+    if kind == "hf":
+        path, weight_format = _hf_path(source), _NATIVE_FORMAT
+    else:
+        weight_format = weight_format or _NATIVE_FORMAT
+        path = _gguf_path(source, weight_format)
+    return 0 if path.exists() else weight_bytes(source, weight_format)
+
+
+def weight_bytes(source: ModelSource, weight_format: str | None) -> int:
+    """Bytes of all weights in this format; None: as they are."""
+    if weight_format is not None:
+        if weight_format not in _ELEMENT_BYTES:
+            raise UserError(f"unknown weight format {weight_format!r}; there are {', '.join(_ELEMENT_BYTES)}")
+        return n_params(source) * _ELEMENT_BYTES[weight_format]
+    if source.path is None:
+        return n_params(source) * synthesis.ELEMENT_BYTES
+    return sum(tensor.n_bytes for tensor in _tensors(source.path))
+
+
+def n_params(source: ModelSource) -> int:
+    """Weights of the model: counted from its shape for a preset, from its files' tensors otherwise."""
+    if source.path is None:
+        return parameter_count(source.architecture)
+    return sum(tensor.n_elements for tensor in _tensors(source.path))
+
+
+def models_table() -> pd.DataFrame:
+    """The presets: `name, params, weights_bytes, kv_bytes_per_token, cached_bytes`, at two bytes an element."""
+    import pandas as pd  # noqa: PLC0415  # slow to import, and `resolve` is on the way to every error message
+
+    cached = cache.list_cached()
+    rows = []
+    for source in map(resolve, PRESETS):
+        prefix = _file_stem(source)
+        cached_bytes = sum(artifact.n_bytes for artifact in cached if artifact.path.name.startswith(prefix))
+        kv_bytes = kv_bytes_per_token(source.architecture, 2)
+        rows.append((source.name, n_params(source), weight_bytes(source, None), kv_bytes, cached_bytes))
+    columns = ["name", "params", "weights_bytes", "kv_bytes_per_token", "cached_bytes"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+@functools.lru_cache
+def weights_id(source: ModelSource) -> str:
+    """A hash that names the weights: equal for a model and for every artifact made from it.
+
+    Of a user's files, the shapes and some bytes of each tensor are hashed, so that 40 GB take no longer
+    than 1 GB.
+    """
+    digest = hashlib.sha256()
+    if source.path is None:
+        text = json.dumps([PRESETS[source.name], _SEED, synthesis.VERSION], sort_keys=True)
+        digest.update(text.encode())
+        return digest.hexdigest()
+    if source.origin == "hf":
+        digest.update(json.dumps(_read_config(source.path), sort_keys=True).encode())
+        places = [
+            (name, entry.shape, entry.dtype, entry.path, entry.offset, entry.n_bytes)
+            for name, entry in _hf_tensors(source.path).items()
+        ]
+    else:
+        places = [
+            (tensor.name, tensor.shape, tensor.format, source.path, tensor.offset, tensor.n_bytes)
+            for tensor in _gguf_contents(source.path).tensors
+        ]
+    for name, shape, element, path, offset, n_bytes in sorted(places):
+        digest.update(f"{name} {shape} {element}\n".encode())
+        for sample in _samples(path, offset, n_bytes):
+            digest.update(sample)
+    return digest.hexdigest()
+
+
+def _samples(path: Path, offset: int, n_bytes: int) -> Iterable[bytes]:
+    """Some bytes from the start, the middle and the end of a tensor."""
+    length = min(_SAMPLE_BYTES, n_bytes)
+    with path.open("rb") as file:
+        for place in (0, (n_bytes - length) // 2, n_bytes - length):
+            file.seek(offset + place)
+            yield file.read(length)
+
+
+def _hf_directory(source: ModelSource, progress: Progress | None) -> Path:
+    path = _hf_path(source)
+    if source.path is None and not path.exists():
+        with cache.locked(path):
+            if not path.exists():  # another run may have written it while this one waited
+                report = _labelled(progress, f"writing {source.name}")
+                synthesis.synthesise(PRESETS[source.name], path, seed=_SEED, progress=report)
+    return path
+
+
+def _gguf_file(source: ModelSource, weight_format: str, progress: Progress | None) -> Path:
+    path = _gguf_path(source, weight_format)
+    if not path.exists():
+        from harness.models.gguf_export import export  # noqa: PLC0415  # needs an extra
+
+        hf_directory = _hf_directory(source, progress)
+        with cache.locked(path):
+            if not path.exists():
+                report = _labelled(progress, f"exporting {source.name} to GGUF, {weight_format}")
+                with cache.written_whole(path) as partial:
+                    export(hf_directory, partial, weight_format, report)
+    return path
+
+
+def _labelled(progress: Progress | None, label: str) -> Callable[[int, int], None] | None:
+    return None if progress is None else functools.partial(progress, label)
+
+
+def _hf_path(source: ModelSource) -> Path:
+    return source.path or cache.artifact_path(_file_stem(source))
+
+
+def _gguf_path(source: ModelSource, weight_format: str) -> Path:
+    if source.origin == "gguf" and source.path is not None:
+        return source.path
+    return cache.artifact_path(f"{_file_stem(source)}-{weight_format}.gguf")
+
+
+def _file_stem(source: ModelSource) -> str:
+    return f"{source.name}-{weights_id(source)[:12]}"
+
+
+def _check_disk(source: ModelSource, kind: Kind, weight_format: str | None) -> None:
+    needed = disk_needed(source, kind, weight_format)
+    if needed and kind == "gguf":
+        needed += disk_needed(source, "hf", None)
+    if not needed:
+        return
+    directory = cache.directory()
+    existing = next(parent for parent in (directory, *directory.parents) if parent.exists())
+    free = shutil.disk_usage(existing).free
+    if needed > free:
+        raise UserError(
+            f"{source.name} needs {needed / 1e9:.1f} GB of disk, {directory} has {free / 1e9:.1f} GB free; "
+            "`tokenroof models --clean` frees older models, TOKENROOF_CACHE names another disk"
+        )
+
+
+@functools.lru_cache
+def _hf_tensors(directory: Path) -> dict[str, TensorEntry]:
+    return tensor_table(directory)
+
+
+@functools.lru_cache
+def _gguf_contents(path: Path) -> gguf_file.GgufHeader:
+    return gguf_file.read_gguf(path)
+
+
+def _tensors(path: Path) -> Iterable[TensorEntry | gguf_file.GgufTensor]:
+    return _hf_tensors(path).values() if path.is_dir() else _gguf_contents(path).tensors

@@ -1,0 +1,138 @@
+"""Which tensors a checkpoint of each family holds: names, shapes and what each one is for.
+
+Names and orientations are those of the published checkpoints, which transformers and mlx-lm both load: linear
+weights are `[out, in]`, except GPT-2's, which are `[in, out]`; GPT-2's names carry no `transformer.` prefix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+class Role(Enum):
+    """What a tensor is for; the synthetic weights' distribution depends on it."""
+
+    EMBEDDING = "input embedding, of tokens or of positions"
+    LM_HEAD = "LM head that is a tensor of its own"
+    NORM = "scale of a norm within a layer"
+    FINAL_NORM = "scale of the norm before the LM head"
+    QK_NORM = "scale of a norm over each head's query or key"
+    ATTENTION_INPUT = "projection to queries, keys or values"
+    ATTENTION_OUTPUT = "projection of the attention's result back to the residual stream"
+    ROUTER = "scores of the experts"
+    MLP_INPUT = "gate, up or first projection of a feed-forward network"
+    MLP_OUTPUT = "projection of a feed-forward network's result back to the residual stream"
+    BIAS = "bias whose result goes on inside a layer"
+    RESIDUAL_BIAS = "bias that is added to the residual stream"
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """One tensor of a checkpoint; `fan_in` is the length of its dot products, 1 where it has none."""
+
+    name: str
+    shape: tuple[int, ...]
+    role: Role
+    fan_in: int = 1
+
+
+def tensor_specs(config: Mapping[str, Any]) -> list[TensorSpec]:
+    """Every tensor of a checkpoint with this Hugging Face configuration, in the order of the forward pass.
+
+    Raises:
+        ValueError: the family is none of llama, mistral, qwen2, qwen3, qwen3_moe and gpt2.
+    """
+    family = config["model_type"]
+    if family == "gpt2":
+        return list(_gpt2(config))
+    if family in ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe"):
+        return list(_llama_like(config))
+    raise ValueError(f"no weights can be synthesised for the family {family!r}")
+
+
+def _linear(name: str, n_out: int, n_in: int, role: Role, *, bias: bool = False) -> Iterator[TensorSpec]:
+    yield TensorSpec(f"{name}.weight", (n_out, n_in), role, fan_in=n_in)
+    if bias:
+        yield TensorSpec(f"{name}.bias", (n_out,), Role.BIAS)
+
+
+def _norm(name: str, size: int, role: Role = Role.NORM) -> TensorSpec:
+    return TensorSpec(f"{name}.weight", (size,), role)
+
+
+def _llama_like(config: Mapping[str, Any]) -> Iterator[TensorSpec]:
+    d_model, vocab_size = config["hidden_size"], config["vocab_size"]
+    yield TensorSpec("model.embed_tokens.weight", (vocab_size, d_model), Role.EMBEDDING)
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}"
+        yield _norm(f"{layer}.input_layernorm", d_model)
+        yield from _attention(f"{layer}.self_attn", config)
+        yield _norm(f"{layer}.post_attention_layernorm", d_model)
+        if config["model_type"] == "qwen3_moe":
+            yield from _mixture_of_experts(f"{layer}.mlp", config)
+        else:
+            yield from _mlp(f"{layer}.mlp", d_model, config["intermediate_size"])
+    yield _norm("model.norm", d_model, Role.FINAL_NORM)
+    if not config["tie_word_embeddings"]:
+        yield from _linear("lm_head", vocab_size, d_model, Role.LM_HEAD)
+
+
+def _attention(name: str, config: Mapping[str, Any]) -> Iterator[TensorSpec]:
+    d_model, n_heads = config["hidden_size"], config["num_attention_heads"]
+    head_dim = config.get("head_dim") or d_model // n_heads
+    d_query, d_kv = n_heads * head_dim, config["num_key_value_heads"] * head_dim
+    family = config["model_type"]
+    bias = family == "qwen2"
+    yield from _linear(f"{name}.q_proj", d_query, d_model, Role.ATTENTION_INPUT, bias=bias)
+    yield from _linear(f"{name}.k_proj", d_kv, d_model, Role.ATTENTION_INPUT, bias=bias)
+    yield from _linear(f"{name}.v_proj", d_kv, d_model, Role.ATTENTION_INPUT, bias=bias)
+    if family in ("qwen3", "qwen3_moe"):
+        yield _norm(f"{name}.q_norm", head_dim, Role.QK_NORM)
+        yield _norm(f"{name}.k_norm", head_dim, Role.QK_NORM)
+    yield from _linear(f"{name}.o_proj", d_model, d_query, Role.ATTENTION_OUTPUT)
+
+
+def _mlp(name: str, d_model: int, d_ff: int) -> Iterator[TensorSpec]:
+    yield from _linear(f"{name}.gate_proj", d_ff, d_model, Role.MLP_INPUT)
+    yield from _linear(f"{name}.up_proj", d_ff, d_model, Role.MLP_INPUT)
+    yield from _linear(f"{name}.down_proj", d_model, d_ff, Role.MLP_OUTPUT)
+
+
+def _mixture_of_experts(name: str, config: Mapping[str, Any]) -> Iterator[TensorSpec]:
+    d_model, n_experts = config["hidden_size"], config["num_experts"]
+    yield from _linear(f"{name}.gate", n_experts, d_model, Role.ROUTER)
+    for i in range(n_experts):
+        yield from _mlp(f"{name}.experts.{i}", d_model, config["moe_intermediate_size"])
+
+
+def _gpt2(config: Mapping[str, Any]) -> Iterator[TensorSpec]:
+    d_model = config["n_embd"]
+    d_ff = config.get("n_inner") or 4 * d_model
+    yield TensorSpec("wte.weight", (config["vocab_size"], d_model), Role.EMBEDDING)
+    yield TensorSpec("wpe.weight", (config["n_positions"], d_model), Role.EMBEDDING)
+    for i in range(config["n_layer"]):
+        layer = f"h.{i}"
+        yield from _layer_norm(f"{layer}.ln_1", d_model)
+        yield from _conv1d(f"{layer}.attn.c_attn", d_model, 3 * d_model, Role.ATTENTION_INPUT)
+        yield from _conv1d(f"{layer}.attn.c_proj", d_model, d_model, Role.ATTENTION_OUTPUT)
+        yield from _layer_norm(f"{layer}.ln_2", d_model)
+        yield from _conv1d(f"{layer}.mlp.c_fc", d_model, d_ff, Role.MLP_INPUT)
+        yield from _conv1d(f"{layer}.mlp.c_proj", d_ff, d_model, Role.MLP_OUTPUT)
+    yield from _layer_norm("ln_f", d_model, Role.FINAL_NORM)
+
+
+def _layer_norm(name: str, size: int, role: Role = Role.NORM) -> Iterator[TensorSpec]:
+    yield _norm(name, size, role)
+    yield TensorSpec(f"{name}.bias", (size,), Role.BIAS)
+
+
+def _conv1d(name: str, n_in: int, n_out: int, role: Role) -> Iterator[TensorSpec]:
+    """GPT-2's linear layer: the weight is `[in, out]`."""
+    to_residual = role in (Role.ATTENTION_OUTPUT, Role.MLP_OUTPUT)
+    yield TensorSpec(f"{name}.weight", (n_in, n_out), role, fan_in=n_in)
+    yield TensorSpec(f"{name}.bias", (n_out,), Role.RESIDUAL_BIAS if to_residual else Role.BIAS)

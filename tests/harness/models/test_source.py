@@ -1,0 +1,191 @@
+"""From a word to an artifact: presets, directories, files, and everything that can be wrong with them."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import llama_cpp
+import pytest
+
+from harness.errors import UserError
+from harness.models import cache, source
+from harness.models.presets import PRESETS
+from harness.models.safetensors_file import tensor_table
+
+_PRESET = "gpt2-mini"
+_PARAMS = 24_721_152
+
+
+@pytest.fixture
+def hf() -> source.Artifact:
+    return source.prepare(source.resolve(_PRESET), "hf", None)
+
+
+@pytest.fixture
+def gguf() -> source.Artifact:
+    return source.prepare(source.resolve(_PRESET), "gguf", "bf16")
+
+
+@pytest.fixture
+def copy(hf: source.Artifact, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(hf.path, tmp_path / "copy"))
+
+
+def test_a_preset_is_resolved_without_writing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TOKENROOF_CACHE", str(tmp_path / "none"))
+    model = source.resolve("llama-3.1-8b")
+    assert (model.name, model.origin, model.path, model.weights_origin) == ("llama-3.1-8b", "preset", None, "synthetic")
+    assert source.n_params(model) == 8_030_261_248
+    assert source.disk_needed(model, "hf", None) == source.weight_bytes(model, "bf16") == 2 * 8_030_261_248
+    assert source.disk_needed(model, "gguf", "f32") == source.weight_bytes(model, "f32") == 4 * 8_030_261_248
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_preset_is_synthesised_once(hf: source.Artifact) -> None:
+    model = source.resolve(_PRESET)
+    assert hf.weights_bytes == 2 * _PARAMS
+    assert source.disk_needed(model, "hf", None) == 0
+    reports: list[tuple[str, int, int]] = []
+    assert source.prepare(model, "hf", None, lambda *report: reports.append(report)) == hf
+    assert reports == []
+
+
+def test_the_export_has_the_same_weights_and_llama_cpp_loads_it(hf: source.Artifact, gguf: source.Artifact) -> None:
+    assert gguf.weights_id == hf.weights_id
+    loaded = llama_cpp.Llama(str(gguf.path), n_ctx=8, verbose=False)
+    # llama.cpp counts the tensors of the file, and GPT-2's have the tied embedding once.
+    assert llama_cpp.llama_model_n_params(loaded.model) == _PARAMS
+    loaded.close()
+
+
+def test_what_prepare_wrote_is_a_model_to_name(hf: source.Artifact, gguf: source.Artifact) -> None:
+    by_directory, by_file = source.resolve(str(hf.path)), source.resolve(str(gguf.path))
+    preset = source.resolve(_PRESET)
+    assert by_directory.architecture == by_file.architecture == preset.architecture
+    assert by_directory.weights_origin == "synthetic"
+    assert source.n_params(by_directory) == source.n_params(by_file) == _PARAMS
+    assert source.prepare(by_directory, "hf", "f32").path == hf.path
+    assert source.prepare(by_file, "gguf", None).path == gguf.path
+    assert source.prepare(by_file, "gguf", None).weights_bytes == gguf.weights_bytes
+
+
+def test_other_weights_have_another_id(hf: source.Artifact, copy: Path) -> None:
+    name = str(hf.path)
+    assert source.weights_id(source.resolve(str(copy))) == source.weights_id(source.resolve(name))
+    entry = tensor_table(copy)["h.1.mlp.c_fc.weight"]
+    with entry.path.open("r+b") as file:
+        file.seek(entry.offset)
+        file.write(b"\x00\x01")
+    source.weights_id.cache_clear()
+    assert source.weights_id(source.resolve(str(copy))) != source.weights_id(source.resolve(name))
+
+
+def test_the_table_of_presets(hf: source.Artifact) -> None:
+    table = source.models_table().set_index("name")
+    assert list(table.index) == list(PRESETS)
+    assert table.loc["llama-3.1-8b"].to_dict() == {
+        "params": 8_030_261_248,
+        "weights_bytes": 16_060_522_496,
+        "kv_bytes_per_token": 131_072,
+        "cached_bytes": 0,
+    }
+    assert table.loc[_PRESET, "cached_bytes"] >= hf.weights_bytes
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("lama-3.1-8b", "did you mean llama-3.1-8b"),
+        ("no such thing at all", "`tokenroof models` lists the presets"),
+        ("./missing", "./missing: no such file or directory"),
+        ("missing.gguf", "missing.gguf: no such file or directory"),
+    ],
+)
+def test_an_unknown_model_is_told(spec: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        source.resolve(spec)
+    assert message in str(error.value)
+
+
+def test_a_directory_without_a_configuration_is_told(copy: Path) -> None:
+    (copy / "config.json").unlink()
+    with pytest.raises(UserError, match=r"no config\.json"):
+        source.resolve(str(copy))
+
+
+@pytest.mark.parametrize(("text", "message"), [("{", "not readable as JSON"), ("[]", "not a JSON object")])
+def test_an_unreadable_configuration_is_told(copy: Path, text: str, message: str) -> None:
+    (copy / "config.json").write_text(text)
+    with pytest.raises(UserError, match=message):
+        source.resolve(str(copy))
+
+
+def test_a_configuration_without_a_key_is_told(copy: Path) -> None:
+    config = json.loads((copy / "config.json").read_text())
+    del config["n_layer"]
+    (copy / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"config\.json: n_layer is missing"):
+        source.resolve(str(copy))
+
+
+def test_truncated_weights_are_told(copy: Path) -> None:
+    (file,) = copy.glob("*.safetensors")
+    with file.open("r+b") as opened:
+        opened.truncate(file.stat().st_size - 1)
+    with pytest.raises(UserError, match=f"{file.name}: truncated"):
+        source.resolve(str(copy))
+
+
+def test_no_weights_are_told(copy: Path) -> None:
+    for file in copy.glob("*.safetensors*"):
+        file.unlink()
+    with pytest.raises(UserError, match=r"no \.safetensors file"):
+        source.resolve(str(copy))
+
+
+def test_a_gguf_is_for_llama_cpp_as_it_is(gguf: source.Artifact) -> None:
+    model = source.resolve(str(gguf.path))
+    for kind, weight_format in (("hf", None), ("gguf", "f16")):
+        with pytest.raises(UserError, match=r"only llama\.cpp reads a \.gguf file"):
+            source.prepare(model, kind, weight_format)
+
+
+def test_a_full_disk_is_told_before_anything_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TOKENROOF_CACHE", str(tmp_path / "none"))
+    usage = namedtuple("usage", "free")(free=40_000_000_000)  # noqa: PYI024  # stands in for shutil's own
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
+    model = source.resolve("qwen3-8b")
+    with pytest.raises(UserError, match=r"needs 49\.1 GB of disk, .* has 40\.0 GB free"):
+        source.prepare(model, "gguf", "f32")
+    assert not (tmp_path / "none").exists()
+
+
+_KILLED_WRITER = """
+import sys, time
+from harness.models import source
+
+def stop(label, done, total):
+    print(done, flush=True)
+    time.sleep(600)
+
+source.prepare(source.resolve(sys.argv[1]), "hf", None, stop)
+"""
+
+
+def test_a_killed_writer_leaves_nothing_that_is_taken_for_a_model(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TOKENROOF_CACHE", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", _KILLED_WRITER, _PRESET], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()  # it is in the midst of writing
+        writer.kill()
+    model = source.resolve(_PRESET)
+    assert cache.list_cached() == []
+    assert source.disk_needed(model, "hf", None) > 0
+    artifact = source.prepare(model, "hf", None)
+    assert sum(entry.n_bytes for entry in tensor_table(artifact.path).values()) == 2 * _PARAMS
+    assert [entry.path for entry in cache.list_cached()] == [artifact.path]
