@@ -55,6 +55,10 @@ class MlxSession(Session):
         self._vocab_size = int(logits.shape[-1])
         self._kv_format = mlx_weights.format_of(logits.dtype)
         self._weight_format = request.weight_format or mlx_weights.stored_format(model, config)
+        # MLX's gathered matrix product, which picks the experts, has no other kernel on the CPU.
+        experts = config.get("num_experts") or config.get("num_local_experts")
+        if experts and not self._on_gpu and self._weight_format != "f32":
+            raise BackendError("mlx computes experts on the CPU in float32 only: use -w f32, or another engine")
         for asked in (request.kv_k_format, request.kv_v_format):
             if asked not in {"auto", self._kv_format}:
                 raise BackendError(f"mlx keeps keys and values as {self._kv_format} here, not as {asked}")

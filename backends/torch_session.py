@@ -1,0 +1,354 @@
+"""One transformers model with one KV cache, behind the backend contract.
+
+How a token is decoded (`engine_mode`):
+
+- "eager": one ordinary forward pass a step over a view of the cache that ends at the context. The default everywhere
+  but on CUDA.
+- "compiled": the step of `torch_steps`, through torch.compile. On a CPU it gains 4 % with a model of a billion
+  parameters, whose step is the reading of its weights, and 18 % with one of 30 million; but it needs a C++ compiler,
+  and half a minute for every shape, so it runs only when asked for.
+- "cuda-graph": the same step, compiled where that works, captured in a CUDA graph and replayed. The default on CUDA.
+
+On CUDA and XPU the next step is enqueued before the last one's ids are waited for. Prefill is eager in every mode.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import transformers
+
+from backends.base import BackendError, Facts, Memory, OutOfMemoryError, Session
+from backends.torch_attention import ATTENTION, SPLIT, KvCache, register
+from backends.torch_steps import ASYNCHRONOUS, IdRing, StaticStep, inductor_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backends.base import Ids, LoadRequest, Logits
+
+MODES = ("eager", "compiled", "cuda-graph")
+FORMATS = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+
+
+class TorchSession(Session):
+    """A session over a model that is already built, on its device and in its format.
+
+    Args:
+        model: A transformers causal language model.
+        request: `engine_options` may hold "torch_mode": "auto" (default) or one of `MODES`.
+
+    Raises:
+        BackendError: the model, the mode or the KV format is none that this backend can run.
+    """
+
+    def __init__(self, model: Any, request: LoadRequest) -> None:
+        self._model = model.eval().requires_grad_(False)
+        self._device = torch.device(model.device)
+        self._config = model.config.get_text_config()
+        self._asked_mode = _asked_mode(request, self._device)
+        self._format = FORMATS[model.dtype]
+        for asked in (request.kv_k_format, request.kv_v_format):
+            if asked not in {"auto", self._format}:
+                raise BackendError(
+                    f"the torch backend keeps the KV cache in the model's format, {self._format}: not {asked}"
+                )
+        self._weight_bytes = sum(weight.nbytes for weight in model.parameters())
+        register()
+        _use_own_attention(model)
+        # transformers 5.24 renamed the argument, and warns about the old name.
+        parameters = inspect.signature(type(model).forward).parameters
+        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+        self._cache: KvCache | None = None
+        self._static: StaticStep | None = None
+        self._settings: dict[str, Any] = {}
+        self.mode = "eager"
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the output embedding."""
+        return int(self._model.get_output_embeddings().weight.shape[0])
+
+    @property
+    def max_context(self) -> int | None:
+        """The configuration's `max_position_embeddings`."""
+        limit: int | None = getattr(self._config, "max_position_embeddings", None)
+        return limit
+
+    def allocate(self, context_tokens: int, batch: int) -> None:
+        """Allocate exactly that many tokens; in the modes with fixed shapes, rounded up to a multiple of 128."""
+        if self.max_context is not None and context_tokens > self.max_context:
+            raise BackendError(f"{context_tokens} tokens exceed the model's context of {self.max_context}")
+        self._cache = self._static = None
+        gc.collect()  # a step and its compiled form refer to each other, and hold the old cache
+        with _translated_errors():
+            if self._device.type in ASYNCHRONOUS:
+                torch.accelerator.empty_cache()
+                torch.accelerator.reset_peak_memory_stats(self._device)
+            self._allocate(context_tokens, batch)
+            self._ring = IdRing(batch, self._device)
+            self.use(self._asked_mode)
+
+    def use(self, mode: str) -> None:
+        """Decode in this mode from now on, over the cache that is allocated; "auto" takes the best that works.
+
+        Raises:
+            BackendError: the mode does not work here; never for "auto", which says in `engine_settings` why not.
+        """
+        graphs = mode == "cuda-graph" or (mode == "auto" and self._device.type == "cuda")
+        self._settings, self._static, self.mode = {}, None, "eager"
+        if not graphs and mode != "compiled":
+            return
+        step = self._static_step()
+        compiled = self._try("torch.compile", lambda: step.compile(self._weight_bytes))
+        captured = graphs and self._try("cuda graph capture", step.capture)
+        if captured or (compiled and mode != "cuda-graph"):
+            self.mode = "cuda-graph" if captured else "compiled"
+            self._static = step
+        elif mode != "auto":
+            raise BackendError(f"torch cannot run {mode!r} here: {self._settings}")
+
+    def reset(self, keep_tokens: int = 0) -> int:
+        """Cuts anywhere: every layer keeps its whole context, also one with a sliding window."""
+        cache = self._allocated()
+        cache.length = min(keep_tokens, cache.length)
+        return cache.length
+
+    def prefill(self, tokens: Ids) -> Ids:
+        """Argmax on the device."""
+        with _translated_errors():
+            ids: Ids = self._extend(tokens, keep=1)[:, -1].argmax(-1).to(torch.int32).cpu().numpy()
+        return ids
+
+    def decode(self, tokens: Ids) -> Iterator[Ids]:
+        """On CUDA and XPU, step i+1 is enqueued before step i is handed out."""
+        cache = self._allocated()
+        self._require_room(tokens.shape[1])
+        return self._steps(cache, tokens)
+
+    def logits(self, tokens: Ids) -> Logits:
+        """Converted to float32 on the host."""
+        with _translated_errors():
+            logits: Logits = self._extend(tokens, keep=0).cpu().float().numpy()
+        return logits
+
+    def facts(self) -> Facts:
+        """Counted from the model's own tensors, which hold a tied one once."""
+        properties, unavailable = _device_properties(self._device)
+        on_device = self._device.type != "cpu"
+        return Facts(
+            backend_version=torch.__version__,
+            engine_build=build(),
+            engine_mode=self.mode,
+            device=str(self._device),
+            device_name=properties[0],
+            device_memory_bytes=properties[1],
+            n_threads=torch.get_num_threads(),
+            gpu_layers_effective=self._config.num_hidden_layers + 1 if on_device else 0,
+            flash_attn="sdpa" if self.mode == "eager" else "split matmul",
+            n_params=sum(weight.numel() for weight in self._model.parameters()),
+            weight_format=self._format,
+            weight_bytes=self._weight_bytes,
+            kv_k_format=self._format,
+            kv_v_format=self._format,
+            kv_allocated_tokens=self._cache.capacity if self._cache is not None else 0,
+            engine_settings={
+                "transformers": transformers.__version__,
+                "torch_mode": self._asked_mode,
+                "kv_cache": "views" if self.mode == "eager" else "whole buffer, masked",
+                "steps_ahead": 1 if self._device.type in ASYNCHRONOUS else 0,
+                "argmax": "device",
+                "float32_matmul_precision": torch.get_float32_matmul_precision(),
+                "experts": getattr(self._config, "_experts_implementation", None),
+                **self._settings,
+            },
+            unavailable=unavailable,
+        )
+
+    def memory(self) -> Memory:
+        """The accelerator's allocator counts its own peak; MPS has no such counter."""
+        buffers = self._cache.buffers if self._cache is not None else []
+        kv_cache_bytes = sum(buffer.nbytes for buffer in buffers)
+        if self._device.type in ASYNCHRONOUS:
+            return Memory(torch.accelerator.max_memory_allocated(self._device), kv_cache_bytes)
+        reason = "the model is on the CPU" if self._device.type == "cpu" else "torch has no peak counter on MPS"
+        return Memory(None, kv_cache_bytes, {"peak_device_bytes": reason})
+
+    def close(self) -> None:
+        """Drop the model and hand its memory back."""
+        self._model = self._cache = self._static = None
+        gc.collect()
+        if self._device.type != "cpu":
+            torch.accelerator.empty_cache()
+
+    @torch.inference_mode()
+    def _allocate(self, context_tokens: int, batch: int) -> None:
+        eager = self._asked_mode == "eager" or (self._asked_mode == "auto" and self._device.type != "cuda")
+        capacity = context_tokens if eager else -(-context_tokens // SPLIT) * SPLIT
+        self._cache = cache = KvCache(capacity)
+        self._batch = batch
+        self._positions = torch.arange(capacity, device=self._device).unsqueeze(0)
+        # Only the model knows the shape of each layer's keys and values: one token makes it tell.
+        self._forward(torch.zeros(batch, 1, dtype=torch.int64, device=self._device), self._positions[:, :1])
+        cache.length = 0
+
+    def _static_step(self) -> StaticStep:
+        cache = self._allocated()
+        if cache.capacity % SPLIT:
+            raise BackendError("a session made for eager steps has no cache for fixed shapes")
+        with torch.inference_mode():
+            return StaticStep(self._forward, cache, self._batch, self._device)
+
+    def _try(self, what: str, action: Any) -> bool:
+        """Do it and note the outcome in the settings; running out of memory is no reason to go on."""
+        try:
+            with torch.inference_mode():
+                action()
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001  (compilers raise anything; the reason is kept)
+            self._settings[what] = f"failed: {_reason(error)}"
+            return False
+        self._settings[what] = inductor_options(self._weight_bytes) if what == "torch.compile" else True
+        return True
+
+    def _forward(
+        self, tokens: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor | None = None, keep: int = 1
+    ) -> torch.Tensor:
+        """`[batch, n]` tokens, `[1, n]` positions -> logits of the last `keep` (0: all) positions."""
+        arguments = {self._cache_name: self._cache}
+        logits: torch.Tensor = self._model(
+            tokens,
+            position_ids=positions,
+            attention_mask=mask,
+            use_cache=True,
+            logits_to_keep=keep,
+            **arguments,
+        ).logits
+        return logits
+
+    @torch.inference_mode()
+    def _extend(self, tokens: Ids, keep: int) -> torch.Tensor:
+        cache, n = self._allocated(), tokens.shape[1]
+        self._require_room(n)
+        positions = self._positions[:, cache.length : cache.length + n]
+        logits = self._forward(self._to_device(tokens), positions, keep=keep)
+        cache.length += n
+        return logits
+
+    def _steps(self, cache: KvCache, tokens: Ids) -> Iterator[Ids]:
+        steps, ring = tokens.shape[1], self._ring
+        with _translated_errors():
+            inputs = self._to_device(tokens)
+            if self._static is not None:
+                self._static.begin(inputs, cache.length)
+            for step in range(steps + ring.ahead):
+                if step < steps:
+                    ring.push(step, self._step(cache, inputs, step))
+                if step >= ring.ahead:
+                    yield ring.pop(step - ring.ahead)
+
+    @torch.inference_mode()
+    def _step(self, cache: KvCache, inputs: torch.Tensor, step: int) -> torch.Tensor:
+        """Enqueue one step and return its ids, `[batch]` on the device."""
+        if self._static is not None:
+            self._static.run()
+            ids = self._static.ids
+        else:
+            position = self._positions[:, cache.length : cache.length + 1]
+            ids = self._forward(inputs[:, step : step + 1], position)[:, -1].argmax(-1)
+        cache.length += 1
+        return ids
+
+    def _to_device(self, tokens: Ids) -> torch.Tensor:
+        return torch.from_numpy(tokens.astype(np.int64)).to(self._device)
+
+    def _allocated(self) -> KvCache:
+        if self._cache is None:
+            raise BackendError("no KV cache is allocated")
+        return self._cache
+
+    def _require_room(self, n: int) -> None:
+        cache = self._allocated()
+        room = min(cache.capacity, self.max_context or cache.capacity)
+        if cache.length + n > room:
+            raise BackendError(f"{cache.length + n} tokens do not fit into a KV cache of {room}")
+
+
+def build() -> str:
+    """What identifies the build beside torch's version: transformers, and the accelerator's toolkit."""
+    toolkits = {"CUDA": torch.version.cuda, "HIP": torch.version.hip, "XPU": torch.version.xpu}
+    found = [f"{name} {version}" for name, version in toolkits.items() if version]
+    return ", ".join([f"transformers {transformers.__version__}", *found])
+
+
+def _asked_mode(request: LoadRequest, device: torch.device) -> str:
+    options = dict(request.engine_options)
+    mode = options.pop("torch_mode", "auto")
+    if options:
+        raise BackendError(f"the torch backend does not know the engine option {next(iter(options))!r}")
+    if mode not in {"auto", *MODES}:
+        raise BackendError(f"torch_mode is 'auto', 'eager', 'compiled' or 'cuda-graph', not {mode!r}")
+    if mode == "cuda-graph" and device.type != "cuda":
+        raise BackendError(f"torch_mode 'cuda-graph' needs a CUDA device; this one is {device}")
+    return str(mode)
+
+
+def _use_own_attention(model: Any) -> None:
+    """Have the model call `attend`.
+
+    Raises:
+        BackendError: the model keeps another state than keys and values, or takes no attention function.
+    """
+    config = model.config.get_text_config()
+    others = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
+    if others:
+        raise BackendError(f"the torch backend does not run {config.model_type}: it has {', '.join(sorted(others))}")
+    # Set to a name that it cannot call, a model that takes no function would go on as if nothing had happened.
+    if not getattr(model, "_supports_attention_backend", False):
+        raise BackendError(
+            f"the torch backend does not run {config.model_type}: its implementation in transformers "
+            f"{transformers.__version__} takes no attention function"
+        )
+    model.set_attn_implementation(ATTENTION)
+
+
+def _device_properties(device: torch.device) -> tuple[tuple[str | None, int | None], dict[str, str]]:
+    """Name and memory of a device, and why one is missing."""
+    if device.type in ASYNCHRONOUS:
+        properties = torch.get_device_module(device).get_device_properties(device)
+        return (properties.name, properties.total_memory), {}
+    if device.type == "mps":
+        return (torch.backends.mps.get_name(), torch.mps.recommended_max_memory()), {}
+    return (None, None), {}
+
+
+def _reason(error: BaseException) -> str:
+    """The error's class and first two lines, without the paths of this machine."""
+    text = " ".join(str(error).split("\n")[:2])
+    words = ("…" if "/" in word or "\\" in word else word for word in text.split())
+    return f"{type(error).__name__}: {' '.join(words)}"
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    """Running out of memory, told apart from other failures."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise OutOfMemoryError(f"torch: {_first_line(error)}") from error
+    except RuntimeError as error:
+        # The CPU allocator has no class of its own.
+        if "DefaultCPUAllocator" in str(error):
+            raise OutOfMemoryError(f"torch: out of host memory: {_first_line(error)}") from error
+        raise

@@ -1,0 +1,168 @@
+"""The probe bites: right engines agree on every family, and each classic mistake turns a row red."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from backends.base import LoadRequest
+from harness.models.gguf_export import export
+from harness.models.presets import PRESETS
+from harness.models.synthesis import synthesise
+from harness.process import Worker
+from results.schema import NAMES
+from results.verify import verify
+
+Config = dict[str, Any]
+Weights = dict[str, NDArray[Any]]
+
+_SMALL = {
+    "vocab_size": 512, "bos_token_id": 1, "eos_token_id": 2, "num_hidden_layers": 4, "hidden_size": 256,
+    "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+}  # fmt: skip
+_SMALL_GPT2 = {"vocab_size": 512, "bos_token_id": 1, "eos_token_id": 2, "n_layer": 3, "n_embd": 256, "n_head": 4}
+_SMALL_EXPERTS = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 128}
+FAMILIES: dict[str, Config] = {
+    "gpt2": PRESETS["gpt2"] | _SMALL_GPT2,
+    "llama-2": PRESETS["llama-2-7b"] | _SMALL,
+    "llama-3.1": PRESETS["llama-3.1-8b"] | _SMALL,
+    "llama-3.2-tied": PRESETS["llama-3.2-1b"] | _SMALL,
+    "mistral": PRESETS["mistral-7b"] | _SMALL,
+    "qwen3": PRESETS["qwen3-8b"] | _SMALL,
+    "qwen3_moe": PRESETS["qwen3-30b-a3b"] | _SMALL | _SMALL_EXPERTS,
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("families")
+    for name, config in FAMILIES.items():
+        synthesise(config, root / name)
+    return {name: root / name for name in FAMILIES}
+
+
+def _probe(backend: str, artifact: Path, weights: str = "bf16") -> dict[str, object]:
+    """Score an artifact's probe in a worker, as a run does, and give the columns that verification reads."""
+    request = asdict(LoadRequest(artifact, weights, device="cpu", n_threads=2)) | {"artifact": str(artifact)}
+    job = {"task": "run", "backend": backend, "request": request, "window": None, "seed": 1, "cases": []}
+    with Worker(job) as worker:
+        events = {event["event"]: event for event in worker.events(120)}
+    assert "probe" in events, events
+    facts = events["loaded"]["facts"]
+    return {
+        "backend": backend,
+        "machine": "here",
+        "run_id": backend,
+        "launch": 1,
+        "model": "model",
+        "weights_id": "the same",
+        "weight_format": facts["weight_format"],
+        "kv_k_format": facts["kv_k_format"],
+        "kv_v_format": facts["kv_v_format"],
+        "probe_logits": json.dumps(events["probe"]["logits"]),
+        "probe_nll": events["probe"]["nll"],
+    }
+
+
+def _verify(*probes: dict[str, object]) -> pd.DataFrame:
+    return verify(pd.DataFrame(list(probes), columns=list(NAMES)))
+
+
+def _gguf(directory: Path, folder: Path) -> Path:
+    export(directory, folder / "model.gguf", "bf16")
+    return folder / "model.gguf"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_engine_is_green_on_every_family(family: str, models: dict[str, Path], tmp_path: Path) -> None:
+    probes = [
+        _probe("torch", models[family]),
+        # On the CPU MLX computes experts in float32 only; the looser of two formats' limits holds.
+        _probe("mlx", models[family], "f32" if "moe" in family else "bf16"),
+        _probe("llama.cpp", _gguf(models[family], tmp_path)),
+    ]
+    rows = _verify(*probes)
+    assert rows["verified"].tolist() == ["yes"] * 3, rows[["backend", "verified_why"]].to_string()
+    assert [len(with_.split(", ")) for with_ in rows["verified_with"]] == [2, 2, 2], "each agrees with both others"
+    assert np.ptp([probe["probe_nll"] for probe in probes]) < 0.05
+    places = 16 if family == "gpt2" else 32
+    assert all(len(json.loads(str(logits))) == places for logits in rows["probe_logits"])
+
+
+def _edited(directory: Path, folder: Path, edit: Callable[[Config, Weights], None]) -> Path:
+    """A copy of a model directory with its configuration and weights edited."""
+    copy = shutil.copytree(directory, folder / "edited")
+    config = json.loads((copy / "config.json").read_text())
+    weights: Weights = {}
+    for file in sorted(copy.glob("*.safetensors")):
+        weights |= load_file(file)
+        file.unlink()
+    (copy / "model.safetensors.index.json").unlink(missing_ok=True)
+    edit(config, weights)
+    (copy / "config.json").write_text(json.dumps(config))
+    save_file({name: np.ascontiguousarray(weight) for name, weight in weights.items()}, copy / "model.safetensors")
+    return copy
+
+
+def _wrong_rope(config: Config, _: Weights) -> None:
+    config["rope_scaling"] = None
+
+
+def _unpermuted(config: Config, weights: Weights) -> None:
+    """Rows of q and k in the order of the original Llama files, where rotary pairs lie side by side."""
+    for name in weights:
+        if "q_proj" in name or "k_proj" in name:
+            rows, width = weights[name].shape
+            halves = weights[name].reshape(rows // config["head_dim"], 2, config["head_dim"] // 2, width)
+            weights[name] = halves.swapaxes(1, 2).reshape(rows, width)
+
+
+def _missing_bias(_: Config, weights: Weights) -> None:
+    for name in weights:
+        if name.endswith("attn.c_attn.bias"):
+            weights[name] = np.zeros_like(weights[name])
+
+
+def _transposed(_: Config, weights: Weights) -> None:
+    name = next(name for name in weights if name.endswith("layers.1.self_attn.o_proj.weight"))
+    weights[name] = weights[name].T
+
+
+def _skipped_layer(_: Config, weights: Weights) -> None:
+    for name in weights:
+        if "layers.2." in name and ("o_proj" in name or "down_proj" in name):
+            weights[name] = np.zeros_like(weights[name])
+
+
+@pytest.mark.parametrize(
+    ("family", "mistake"),
+    [
+        ("llama-3.1", _wrong_rope),
+        ("llama-3.1", _unpermuted),
+        ("gpt2", _missing_bias),
+        ("qwen3", _transposed),
+        ("llama-2", _skipped_layer),
+        ("qwen3_moe", _skipped_layer),
+    ],
+)
+def test_a_mistake_is_red(
+    family: str, mistake: Callable[[Config, Weights], None], models: dict[str, Path], tmp_path: Path
+) -> None:
+    right = _probe("llama.cpp", _gguf(models[family], tmp_path))
+    rows = _verify(_probe("torch", _edited(models[family], tmp_path, mistake)), right)
+    assert rows["verified"].tolist() == ["no", "no"], rows["verified_why"].tolist()
+
+
+def test_two_right_engines_show_which_one_is_wrong(models: dict[str, Path], tmp_path: Path) -> None:
+    wrong = _edited(models["llama-3.1"], tmp_path, _wrong_rope)
+    right = _gguf(_edited(models["llama-3.1"], tmp_path / "right", lambda *_: None), tmp_path)
+    rows = _verify(_probe("torch", wrong), _probe("mlx", models["llama-3.1"]), _probe("llama.cpp", right))
+    assert rows["verified"].tolist() == ["no", "yes", "yes"]
