@@ -15,7 +15,7 @@ _MANY = (3, 3)  # launches × repetitions, where loading is cheap beside measuri
 _FEW = (1, 5)  # where it is not
 _LEAST = (1, 3)
 _SHORT_GEN = 32
-_DEFAULT_RUN_S = 170.0  # leaves the run without flags within four minutes, synthesis included
+_DEFAULT_RUN_S = 180.0  # leaves the run without flags within four minutes, synthesis included
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ def _default_run(options: Options, works: list[Work], launches: int, repetitions
     for n_gen, (some_launches, some_repetitions) in (
         (ANCHOR_GEN, (launches, repetitions)),
         (ANCHOR_GEN, _FEW),
+        (ANCHOR_GEN, _LEAST),
         (_SHORT_GEN, _FEW),
         (_SHORT_GEN, _LEAST),
     ):
