@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch.backends import mkldnn
 
@@ -26,8 +26,10 @@ def linear_products(*, onednn: bool) -> Iterator[None]:
 
     Not `mkldnn.flags`: it sets flags of Intel GPUs too, and warns where there is none.
     """
-    before = mkldnn.enabled
-    mkldnn.enabled = onednn
+    # Torch's stubs give this property the type of what implements it.
+    before: Any = mkldnn.enabled
+    wanted: Any = onednn
+    mkldnn.enabled = wanted
     try:
         yield
     finally:

@@ -70,7 +70,7 @@ class TorchSession(Session):
         self._static: StaticStep | None = None
         self._settings: dict[str, Any] = {}
         self._batch = 0
-        self._onednn: dict[int, bool] = {}  # by batch: whether a step's matrix products are oneDNN's
+        self._onednn: dict[int, bool] = {}  # by batch, on a CPU: whether a step's matrix products are oneDNN's
         self.mode = "eager"
 
     @property
@@ -167,7 +167,7 @@ class TorchSession(Session):
                 "kv_cache": "views" if self.mode == "eager" else "whole buffer, masked",
                 "steps_ahead": 1 if self._device.type in ASYNCHRONOUS else 0,
                 "argmax": "device",
-                **({} if on_device or not self._batch else {"decode_linear": "onednn" if self._onednn[self._batch] else "native"}),
+                "decode_linear": {True: "onednn", False: "native", None: None}[self._onednn.get(self._batch)],
                 "float32_matmul_precision": torch.get_float32_matmul_precision(),
                 "experts": getattr(self._config, "_experts_implementation", None),
                 **self._settings,
@@ -201,9 +201,8 @@ class TorchSession(Session):
         token = torch.zeros(batch, 1, dtype=torch.int64, device=self._device)
         # Only the model knows the shape of each layer's keys and values: one token makes it tell.
         self._forward(token, self._positions[:, :1])
-        if batch not in self._onednn:
-            on_cpu = self._device.type == "cpu"
-            self._onednn[batch] = not on_cpu or onednn_is_faster(lambda: self._forward(token, self._positions[:, :1]))
+        if batch not in self._onednn and self._device.type == "cpu":
+            self._onednn[batch] = onednn_is_faster(lambda: self._forward(token, self._positions[:, :1]))
         cache.length = 0
 
     def _static_step(self) -> StaticStep:
@@ -270,7 +269,7 @@ class TorchSession(Session):
             ids = self._static.ids
         else:
             position = self._positions[:, cache.length : cache.length + 1]
-            with linear_products(onednn=self._onednn[self._batch]):
+            with linear_products(onednn=self._onednn.get(self._batch, True)):
                 ids = self._forward(inputs[:, step : step + 1], position)[:, -1].argmax(-1)
         cache.length += 1
         return ids
