@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import psutil
 
 from harness.errors import UserError
+from harness.models import cache
 from harness.models.source import weight_bytes
 from harness.probe import FAR_FROM, FAR_TOKENS
 from harness.roofline.traffic import kv_bytes_per_token
@@ -29,6 +31,19 @@ def check_context(source: ModelSource, cases: tuple[Case, ...]) -> None:
                 f"{source.name} holds {limit} tokens, but depth {case.n_depth} + prompt {case.n_prompt} + "
                 f"generation {case.n_gen} is {case.context_tokens}; lower -d, -p or -n"
             )
+
+
+def check_disk(needed: int) -> None:
+    """The model files that a plan will write must fit the cache's disk, all together."""
+    folder = cache.directory()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UserError(
+            f"the model files need {needed / 1e9:.1f} GB, but {free / 1e9:.1f} GB are free in {folder}; "
+            "free some (tokenroof models --clean), or let TOKENROOF_CACHE name a folder on another disk"
+        )
 
 
 def memory_needed(work: Work, cases: tuple[Case, ...]) -> int:

@@ -11,9 +11,11 @@ from harness.errors import UserError
 from harness.machine.hardware import Machine, inspect
 from harness.models.source import disk_needed, resolve
 from harness.schedule import schedule, seconds
-from harness.work import Work, works
+from harness.work import Work, combinations
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from backends.base import EngineInfo
     from harness.models.source import ModelSource
     from harness.options import Options
@@ -55,10 +57,7 @@ class Plan:
     @property
     def disk_bytes(self) -> int:
         """Bytes that preparing the models will write."""
-        artifacts = {(work.source, work.artifact_kind, work.settings.weights) for work in self.works}
-        hf = {(source, "hf", None) for source, _, _ in artifacts if source.origin == "preset"}
-        gguf = {artifact for artifact in artifacts if artifact[1] == "gguf"}
-        return sum(disk_needed(*artifact) for artifact in hf | gguf)
+        return _disk_bytes(self.works)
 
     @property
     def memory_bytes(self) -> int:
@@ -85,6 +84,7 @@ def make_plan(options: Options) -> Plan:
     label = options.machine or machine.label
     parts = [work.estimate(chosen.cases) for work in runnable]
     longest_part_s = max(max(part.load_s, *part.case_s.values(), *part.fill_s.values()) for part in parts)
+    limits.check_disk(_disk_bytes(runnable))
     return Plan(
         works=tuple(runnable),
         cases=chosen.cases,
@@ -101,12 +101,21 @@ def make_plan(options: Options) -> Plan:
     )
 
 
+def _disk_bytes(works: Iterable[Work]) -> int:
+    """A preset's checkpoint is written once, and read by the export of each GGUF file."""
+    hf = {work.source for work in works if work.source.origin == "preset"}
+    gguf = {(work.source, work.settings.weights) for work in works if work.artifact_kind == "gguf"}
+    return sum(disk_needed(source, "hf", None) for source in hf) + sum(
+        disk_needed(source, "gguf", weights) for source, weights in gguf
+    )
+
+
 def _runnable(
     options: Options, sources: list[ModelSource], engines: dict[str, EngineInfo]
 ) -> tuple[list[Work], list[str]]:
     """What an engine cannot do is an error where the user named the engine, else a note."""
     runnable, notes = [], []
-    for work, reason in works(options, sources, engines):
+    for work, reason in combinations(options, sources, engines):
         if reason is None:
             runnable.append(work)
         elif options.backends is not None:

@@ -81,7 +81,10 @@ class RowWriter:
     def measured(self, case: Case, event: Event, engine_options: dict[str, Any]) -> Row:
         """A repetition that was measured."""
         facts, memory = event["facts"], event["memory"]
+        driver_bytes, driver_missing = event["driver_memory"]
         values, missing = metrics(case, event["ttft_s"], event["itl_s"])
+        if driver_missing:
+            missing["driver_device_bytes"] = driver_missing
         if self._probe and self._probe["far_missing"]:
             missing["probe_logits"] = f"only its near half: {self._probe['far_missing']}"
         settings = facts["engine_settings"] | engine_options
@@ -95,6 +98,7 @@ class RowWriter:
             status="ok",
             peak_host_bytes=event["peak_host_bytes"],
             peak_device_bytes=memory["peak_device_bytes"],
+            driver_device_bytes=driver_bytes,
             kv_cache_bytes=memory["kv_cache_bytes"],
             engine_settings={**settings, "asked": self._work.settings.asked()},
             unavailable={**facts["unavailable"], **memory["unavailable"], **missing},

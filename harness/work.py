@@ -81,7 +81,7 @@ def accelerator(engine: EngineInfo, settings: Settings) -> Accelerator | None:
     return (named or list(engine.accelerators))[0]
 
 
-def works(
+def combinations(
     options: Options, sources: list[ModelSource], engines: dict[str, EngineInfo]
 ) -> Iterator[tuple[Work, str | None]]:
     """Every model × engine × settings, each with the reason why it cannot run, if there is one."""

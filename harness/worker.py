@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from backends.base import BackendError, LoadRequest, OutOfMemoryError
 from backends.registry import BACKENDS
 from harness import measure, probe
+from harness.machine import nvml
 from harness.machine.memory import HostPeak
 from harness.workload import Case, sha256, token_stream
 
@@ -125,6 +126,7 @@ def _run_case(session: Session, index: int, item: dict[str, Any], seed: int, tel
                 argmax_sha256=sha256(sample.ids),
                 peak_host_bytes=host.bytes(),
                 host_peak_since=host.since,
+                driver_memory=nvml.process_bytes(),
                 facts=dataclasses.asdict(session.facts()),
                 memory=dataclasses.asdict(session.memory()),
             )

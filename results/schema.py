@@ -104,6 +104,11 @@ COLUMNS: tuple[Column, ...] = (
         ("itl_max_s", "float", "longest interval"),
         ("peak_host_bytes", "int", "the worker's peak resident memory since the case began"),
         ("peak_device_bytes", "int", "the engine's peak memory on the accelerator since the case began"),
+        (
+            "driver_device_bytes",
+            "int",
+            "the process's GPU memory after the repetition as the driver counts it (NVML)",
+        ),
         ("kv_cache_bytes", "int", "bytes of the allocated KV cache"),
     ),
     *_group(

@@ -13,7 +13,8 @@ from typing import Literal
 
 import cpuinfo
 import psutil
-import pynvml
+
+from harness.machine import nvml
 
 Vendor = Literal["nvidia", "apple", "amd"]
 
@@ -69,20 +70,7 @@ def physical_cores() -> int:
 
 
 def _nvidia() -> list[Gpu]:
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError:
-        return []
-    gpus = []
-    for index in range(pynvml.nvmlDeviceGetCount()):
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        name = pynvml.nvmlDeviceGetName(handle)
-        memory = None
-        with contextlib.suppress(pynvml.NVMLError):  # a GB10 answers "not supported"
-            memory = int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
-        gpus.append(Gpu("nvidia", name if isinstance(name, str) else name.decode(), memory))
-    pynvml.nvmlShutdown()
-    return gpus
+    return [Gpu("nvidia", gpu.name, gpu.memory_bytes) for gpu in nvml.gpus()]
 
 
 def _apple() -> list[Gpu]:
