@@ -77,6 +77,7 @@ def checks() -> tuple[Check, ...]:
         pieces_equal_the_whole,
         decode_continues_where_it_ended,
         reset_keeps_a_prefix,
+        reset_keeps_no_more_than_there_is,
         reset_forgets_everything,
         sequences_of_a_batch_do_not_mix,
         allocate_starts_empty,
@@ -174,6 +175,20 @@ def reset_keeps_a_prefix(session: Session, tolerance: float) -> None:
     whole = session.logits(tokens)
     kept = session.reset(8)
     _require(kept in {0, 8}, f"reset(8) kept {kept} tokens: neither 8 nor 0")
+    _require_close(session.logits(tokens[:, kept:]), whole[:, kept:], tolerance)
+
+
+def reset_keeps_no_more_than_there_is(session: Session, tolerance: float) -> None:
+    """Asked to keep more tokens than the cache holds, `reset` says how many there are, and they stay."""
+    tokens = _tokens(session, batch=1, n=20)
+    session.allocate(_SHORT, batch=1)
+    whole = session.logits(tokens)
+    session.allocate(_SHORT, batch=1)
+    kept = session.reset(8)
+    _require(kept == 0, f"reset(8) of an empty cache kept {kept} tokens")
+    session.prefill(tokens[:, :5])
+    kept = session.reset(8)
+    _require(kept in {0, 5}, f"reset(8) of 5 tokens kept {kept}: neither 5 nor 0")
     _require_close(session.logits(tokens[:, kept:]), whole[:, kept:], tolerance)
 
 

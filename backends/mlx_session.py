@@ -91,9 +91,10 @@ class MlxSession(Session):
 
     def reset(self, keep_tokens: int = 0) -> int:
         """Trim the cache, where all its layers can: a sliding window that has turned over cannot."""
-        if keep_tokens and can_trim_prompt_cache(self._cache):
-            trim_prompt_cache(self._cache, self._used - keep_tokens)
-            self._used = keep_tokens
+        keep = min(keep_tokens, self._used)
+        if keep and can_trim_prompt_cache(self._cache):
+            trim_prompt_cache(self._cache, self._used - keep)
+            self._used = keep
         else:
             self._cache = make_prompt_cache(self._model)
             self._used = 0

@@ -59,9 +59,10 @@ def main() -> None:
     for model, weights in itertools.product(arguments.models, arguments.formats.split(",")):
         scored = {backend: logits(backend, model, weights) for backend in arguments.backends.split(",")}
         for (one, a), (other, b) in itertools.combinations(scored.items(), 2):
-            near, far = distance(a[:PLACES], b[:PLACES]), distance(a[PLACES:], b[PLACES:]) if len(a) > PLACES else None
-            far_text = "-" if far is None else f"{far:9.2g}"
-            print(f"{model:16} {weights:6} {one + ' ' + other:22} {near:9.2g} {far_text:>9}", flush=True)
+            near = distance(a[:PLACES], b[:PLACES])
+            both_far = len(a) == len(b) > PLACES
+            far = f"{distance(a[PLACES:], b[PLACES:]):.2g}" if both_far else "-"
+            print(f"{model:16} {weights:6} {one + ' ' + other:22} {near:9.2g} {far:>9}", flush=True)
 
 
 if __name__ == "__main__":

@@ -138,10 +138,15 @@ KV_FORMATS = ("auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_
 
 
 def _run(options: Options, format: Format) -> int:  # noqa: A002
+    from rich.console import Console
+
     from harness.plan import make_plan
     from harness.runner import run as run_plan
+    from reports.agreement import agreement_text
     from reports.summary import summarise
     from reports.table import render
+    from results.samples import read_samples
+    from results.verify import argmax_agreement
 
     plan = make_plan(options)
     try:
@@ -149,8 +154,9 @@ def _run(options: Options, format: Format) -> int:  # noqa: A002
     except KeyboardInterrupt:
         print(f"tokenroof: interrupted; {plan.output} is complete so far, --resume goes on", file=sys.stderr)
         return 130
-    print(render(summarise(rows), format))
+    print(render(summarise(rows), format, Console() if sys.stdout.isatty() else None).rstrip("\n"))
     if format == "table":
+        print(agreement_text(argmax_agreement(read_samples(plan.output), rows)))
         print(f"rows in {plan.output}, intervals in {plan.output}.samples.parquet")
     return 1 if (rows["status"] == "failed").any() else 0
 

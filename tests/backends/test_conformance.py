@@ -107,6 +107,12 @@ class ResetIsOffByOne(Sound):
         return kept
 
 
+class ResetClaimsWhatIsNotThere(Sound):
+    def reset(self, keep_tokens=0):
+        super().reset(keep_tokens)
+        return keep_tokens
+
+
 class ResetKeepsLessButNotNothing(Sound):
     def reset(self, keep_tokens=0):
         return super().reset(keep_tokens // 2)
@@ -220,6 +226,7 @@ BROKEN = {
     ForgetsPast256Tokens: "pieces_equal_the_whole",
     ResetIsOffByOne: "reset_keeps_a_prefix",
     ResetKeepsLessButNotNothing: "reset_keeps_a_prefix",
+    ResetClaimsWhatIsNotThere: "reset_keeps_no_more_than_there_is",
     ResetKeepsAll: "reset_forgets_everything",
     SequencesMix: "sequences_of_a_batch_do_not_mix",
     BatchIsReversed: "sequences_of_a_batch_do_not_mix",

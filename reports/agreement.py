@@ -1,0 +1,35 @@
+"""Did the engines answer the same tokens while they were timed? One line under the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LOW = 0.9
+
+
+def agreement_text(agreement: pd.DataFrame) -> str:
+    """One line on each pair of engines, the worst of its cases told apart; empty where no engines met.
+
+    Args:
+        agreement: as `results.verify.argmax_agreement` gives it.
+    """
+    lines = []
+    for (one, other), cases in agreement.groupby(["engine_a", "engine_b"], sort=False):
+        share = (cases["agreement"] * cases["ids"]).sum() / cases["ids"].sum()
+        line = f"same tokens while timed: {_short(one)} and {_short(other)} {share:.0%} of {cases['ids'].sum()}"
+        worst = cases.loc[cases["agreement"].idxmin()]
+        if worst["agreement"] < _LOW:
+            case = f"p{worst['n_prompt']} n{worst['n_gen']} d{worst['n_depth']} B{worst['batch']}"
+            line += (
+                f", least {worst['agreement']:.0%} in {case} (random weights leave near ties, which rounding decides)"
+            )
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def _short(engine: str) -> str:
+    """The engine of "torch on some-machine"."""
+    return engine.split(" on ", 1)[0]
