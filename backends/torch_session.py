@@ -25,7 +25,7 @@ import transformers
 
 from backends.base import BackendError, Facts, Memory, OutOfMemoryError, Session
 from backends.torch_attention import ATTENTION, SPLIT, KvCache, register
-from backends.torch_linear import linear_products, onednn_is_faster
+from backends.torch_linear import linear_products, prefers_onednn
 from backends.torch_steps import ASYNCHRONOUS, IdRing, StaticStep, inductor_options
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class TorchSession(Session):
         self._static: StaticStep | None = None
         self._settings: dict[str, Any] = {}
         self._batch = 0
+        self.mode = ""  # until the first decode
         self._onednn: dict[int, bool] = {}  # by batch, on a CPU: whether a step's matrix products are oneDNN's
-        self.mode = "eager"
 
     @property
     def vocab_size(self) -> int:
@@ -96,10 +96,12 @@ class TorchSession(Session):
                 torch.accelerator.reset_peak_memory_stats(self._device)
             self._allocate(context_tokens, batch)
             self._ring = IdRing(batch, self._device)
-            self.use(self._asked_mode)
+        self.mode = ""
 
     def use(self, mode: str) -> None:
         """Decode in this mode from now on, over the cache that is allocated; "auto" takes the best that works.
+
+        The first decode does it, not `allocate`: who only scores logits waits for no compiler.
 
         Raises:
             BackendError: the mode does not work here; never for "auto", which says in `engine_settings` why not.
@@ -111,8 +113,11 @@ class TorchSession(Session):
         step = self._static_step()
         compiled = self._try("torch.compile", lambda: step.compile(self._weight_bytes))
         captured = graphs and self._try("cuda graph capture", step.capture)
+        if self._device.type in ASYNCHRONOUS:  # what compiling and tuning took is not the run's
+            torch.accelerator.reset_peak_memory_stats(self._device)
         if captured or (compiled and mode != "cuda-graph"):
-            self.mode = "cuda-graph" if captured else "compiled"
+            kernels = "compiled" if compiled else "not compiled"
+            self.mode = f"cuda-graph, {kernels}" if captured else "compiled"
             self._static = step
         elif mode != "auto":
             raise BackendError(f"torch cannot run {mode!r} here: {self._settings}")
@@ -133,6 +138,9 @@ class TorchSession(Session):
         """On CUDA and XPU, step i+1 is enqueued before step i is handed out."""
         cache = self._allocated()
         self._require_room(tokens.shape[1])
+        if not self.mode:
+            with _translated_errors():
+                self.use(self._asked_mode)
         return self._steps(cache, tokens)
 
     def logits(self, tokens: Ids) -> Logits:
@@ -145,16 +153,17 @@ class TorchSession(Session):
         """Counted from the model's own tensors, which hold a tied one once."""
         properties, unavailable = _device_properties(self._device)
         on_device = self._device.type != "cpu"
+        mode = self.mode or "eager"  # prefill is eager in every mode
         return Facts(
             backend_version=torch.__version__,
             engine_build=build(),
-            engine_mode=self.mode,
+            engine_mode=mode,
             device=str(self._device),
             device_name=properties[0],
             device_memory_bytes=properties[1],
             n_threads=torch.get_num_threads(),
             gpu_layers_effective=self._config.num_hidden_layers + 1 if on_device else 0,
-            flash_attn="sdpa" if self.mode == "eager" else "split matmul",
+            flash_attn="sdpa" if mode == "eager" else "split matmul",
             n_params=sum(weight.numel() for weight in self._model.parameters()),
             weight_format=self._format,
             weight_bytes=self._weight_bytes,
@@ -164,7 +173,7 @@ class TorchSession(Session):
             engine_settings={
                 "transformers": transformers.__version__,
                 "torch_mode": self._asked_mode,
-                "kv_cache": "views" if self.mode == "eager" else "whole buffer, masked",
+                "kv_cache": "views" if mode == "eager" else "whole buffer, masked",
                 "steps_ahead": 1 if self._device.type in ASYNCHRONOUS else 0,
                 "argmax": "device",
                 "decode_linear": {True: "onednn", False: "native", None: None}[self._onednn.get(self._batch)],
@@ -188,7 +197,7 @@ class TorchSession(Session):
         """Drop the model and hand its memory back."""
         self._model = self._cache = self._static = None
         gc.collect()
-        if self._device.type != "cpu":
+        if self._device.type in ASYNCHRONOUS:
             torch.accelerator.empty_cache()
 
     @torch.inference_mode()
@@ -202,7 +211,7 @@ class TorchSession(Session):
         # Only the model knows the shape of each layer's keys and values: one token makes it tell.
         self._forward(token, self._positions[:, :1])
         if batch not in self._onednn and self._device.type == "cpu":
-            self._onednn[batch] = onednn_is_faster(lambda: self._forward(token, self._positions[:, :1]))
+            self._onednn[batch] = prefers_onednn(lambda: self._forward(token, self._positions[:, :1]))
         cache.length = 0
 
     def _static_step(self) -> StaticStep:
@@ -210,7 +219,8 @@ class TorchSession(Session):
         if cache.capacity % SPLIT:
             raise BackendError("a session made for eager steps has no cache for fixed shapes")
         with torch.inference_mode():
-            return StaticStep(self._forward, cache, self._batch, self._device)
+            spare = min(cache.capacity, self.max_context or cache.capacity) - 1  # a decode needs it last
+            return StaticStep(self._forward, cache, self._batch, spare, self._device)
 
     def _try(self, what: str, action: Any) -> bool:
         """Do it and note the outcome in the settings; running out of memory is no reason to go on."""

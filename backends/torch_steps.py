@@ -29,14 +29,22 @@ _TUNED_ABOVE_BYTES = 2**30
 class StaticStep:
     """A forward pass of the next forced token of each sequence, its argmax, and the move to the next position.
 
+    Args:
+        forward: The model's.
+        cache: Whose buffers the step reads and writes.
+        batch: Sequences.
+        spare: A slot of the cache that no token has taken yet: runs that only compile or warm up write there.
+        device: Where all of it lies.
+
     Attributes:
         ids: int32 `[batch]` on the device: the last step's argmax, overwritten by the next.
         run: Enqueues one step.
     """
 
-    def __init__(self, forward: Forward, cache: KvCache, batch: int, device: torch.device) -> None:
+    def __init__(self, forward: Forward, cache: KvCache, batch: int, spare: int, device: torch.device) -> None:
         self._forward = forward
         self._cache = cache
+        self._spare = spare
         self._inputs = torch.zeros(batch, cache.capacity, dtype=torch.int64, device=device)
         self._next_input = torch.zeros(1, dtype=torch.int64, device=device)
         self._position = torch.zeros(1, dtype=torch.int64, device=device)
@@ -57,14 +65,13 @@ class StaticStep:
         Raises:
             Exception: whatever the compiler raises; the step is then as it was.
         """
+        # Earlier allocations' shapes are done with; kept, they would count against dynamo's limit of recompilations.
+        torch._dynamo.reset()  # noqa: SLF001  (the only name torch gives it)
         options = inductor_options(weight_bytes)
         compiled = torch.compile(self._step, fullgraph=True, dynamic=False, options=options)
-        # Every other batch or capacity is another shape, so another compilation: more of them than torch's default
-        # of eight are no sign of a mistake.
-        with torch._dynamo.config.patch(recompile_limit=64):  # noqa: SLF001  (the only name torch gives it)
-            for _ in range(2):
-                self._rewind()
-                compiled()
+        for _ in range(2):
+            self._rewind()
+            compiled()
         self.run = compiled
         self._rewind()
 
@@ -92,16 +99,17 @@ class StaticStep:
         tokens = self._inputs.index_select(1, self._next_input)
         mask = (self._slots <= self._position).view(1, 1, 1, -1)
         self._cache.slot = self._position
-        logits = self._forward(tokens, self._position.view(1, 1), mask)
-        self._cache.slot = None
+        try:
+            logits = self._forward(tokens, self._position.view(1, 1), mask)
+        finally:  # a step that fails must not leave the next prefill with a fixed shape
+            self._cache.slot = None
         self.ids.copy_(logits[:, -1].argmax(-1))
         self._next_input.add_(1)
         self._position.add_(1)
 
     def _rewind(self) -> None:
-        # Warm-up runs write to the first slot of a cache that is still empty.
         self._next_input.zero_()
-        self._position.zero_()
+        self._position.fill_(self._spare)
 
 
 def inductor_options(weight_bytes: int) -> dict[str, str | int | bool | Callable[..., Any]]:

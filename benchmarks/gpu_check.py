@@ -1,6 +1,6 @@
 """The CUDA path of the torch backend, checked in one go on a machine that has a GPU. Needs torch and transformers.
 
-    python benchmarks/gpu_check.py                              # an H200 takes under 4 minutes
+    python benchmarks/gpu_check.py                              # made for under 4 minutes on an H200; not yet run
     python benchmarks/gpu_check.py --device cpu --model tiny    # the same steps, small enough for any CPU
 
 1. The backend's conformance suite on the device, with a tiny model that goes through a file.
@@ -208,13 +208,13 @@ class Check:
 
 def print_table(measured: list[Measured], prompt: int, bandwidth: float) -> None:
     """One line a mode and depth."""
-    print(f"\n{'mode':<12}{'depth':>7}{'TTFT ms':>10}{'prefill tok/s':>15}{'decode tok/s':>14}{'GB/s':>9}{'% read':>9}")
+    print(f"\n{'mode':<26}{'depth':>7}{'TTFT ms':>10}{'prefill tok/s':>15}{'decode tok/s':>14}{'GB/s':>9}{'% read':>9}")
     for one in measured:
         ttft = "" if one.ttft_s is None else f"{1000 * one.ttft_s:.1f}"
         prefill = "" if one.ttft_s is None else f"{prompt / one.ttft_s:.0f}"
         share = 100 * one.gb_per_s / bandwidth
         print(
-            f"{one.mode:<12}{one.depth:>7}{ttft:>10}{prefill:>15}"
+            f"{one.mode:<26}{one.depth:>7}{ttft:>10}{prefill:>15}"
             f"{one.decode_tok_s:>14.1f}{one.gb_per_s:>9.1f}{share:>9.1f}"
         )
     print()

@@ -60,12 +60,13 @@ def test_compiled_steps_answer_as_a_plain_forward_pass(config):
     expected = plain_argmax(model, tokens)
     session = TorchSession(model, LoadRequest(Path(), None, engine_options={"torch_mode": "compiled"}))
     session.allocate(20, batch=2)
-    assert session.facts().engine_mode == "compiled"
-    assert session.facts().engine_settings["torch.compile"] == inductor_options(0)
     assert session.facts().kv_allocated_tokens == 128
 
+    # The first decode compiles, with a cache in use that its trial runs must not disturb.
     session.prefill(tokens[:, :8])
     np.testing.assert_array_equal(decoded(session, tokens[:, 8:16]), expected[:, 8:16])
+    assert session.facts().engine_mode == "compiled"
+    assert session.facts().engine_settings["torch.compile"] == inductor_options(0)
     session.reset(10)
     np.testing.assert_array_equal(decoded(session, tokens[:, 10:]), expected[:, 10:])
 
@@ -84,9 +85,11 @@ def test_a_step_that_cannot_be_compiled_is_told(monkeypatch):
         raise RuntimeError("no compiler in /home/someone/bin\nsee the log")
 
     monkeypatch.setattr(torch, "compile", no_compiler)
+    session.allocate(8, batch=1)
     with pytest.raises(BackendError, match="no compiler") as refused:
-        session.allocate(8, batch=1)
+        session.decode(draw(1, 4))
     assert "someone" not in str(refused.value)
+    assert session.prefill(draw(1, 4)).shape == (1,), "the session goes on"
 
 
 def test_the_step_reads_its_input_and_place_from_the_device():
@@ -99,7 +102,7 @@ def test_the_step_reads_its_input_and_place_from_the_device():
         logits[torch.arange(2), 0, tokens[:, 0]] = 1
         return logits
 
-    step = StaticStep(forward, cache, batch=2, device=CPU)
+    step = StaticStep(forward, cache, batch=2, spare=127, device=CPU)
     step.begin(torch.tensor([[4, 5, 6], [7, 8, 9]]), position=30)
     ids = []
     for _ in range(3):
@@ -112,6 +115,18 @@ def test_the_step_reads_its_input_and_place_from_the_device():
         ([5, 8], [[31]], 32, [31]),
         ([6, 9], [[32]], 33, [32]),
     ]
+    assert cache.slot is None
+
+
+def test_a_step_that_fails_leaves_the_cache_usable():
+    cache = KvCache(128)
+
+    def forward(tokens, positions, mask):
+        raise RuntimeError("no such kernel")
+
+    step = StaticStep(forward, cache, batch=1, spare=127, device=CPU)
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        step.run()
     assert cache.slot is None
 
 
