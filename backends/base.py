@@ -53,6 +53,8 @@ class EngineInfo:
     version: str  # of the library that does the work: torch's, mlx's, llama-cpp-python's
     build: str  # what else identifies the build: "cu130, transformers 5.24.0", "llama.cpp AVX512 …"
     accelerators: tuple[Accelerator, ...] = ()
+    # Hugging Face's `model_type`s that it has code for; None: it is not the one to tell.
+    model_types: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ class LlamaCppSession(Session):
             handles = [*(gpu.handle for gpu in devices), None]
             self._device_list = (ctypes.c_void_p * len(handles))(*handles)
             self._model_params.devices = ctypes.addressof(self._device_list)
+        self._log.attach(self._llama)  # again: llama.cpp has one log, and somebody else may have taken it
         self._log.clear()
         path = str(self._request.artifact)
         self._model = self._llama.llama_model_load_from_file(path.encode(), self._model_params)

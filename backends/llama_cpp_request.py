@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
+import platform
 from typing import TYPE_CHECKING
 
 from backends import llama_cpp_devices
 from backends.base import BackendError
+from backends.install import rebuild_line
 
 if TYPE_CHECKING:
     from backends.base import LoadRequest
@@ -46,7 +47,7 @@ def placement(request: LoadRequest) -> tuple[list[Gpu] | None, int]:
         if request.device != "auto" or asked > 0:
             raise BackendError(
                 "this llama-cpp-python sees no GPU: built without GPU offload, or no driver. "
-                f"Reinstall it with {_reinstall_line()}"
+                f"Reinstall it with {rebuild_line(platform.system())}"
             )
         return [], 0
     if request.device in {"auto", "gpu"}:
@@ -56,13 +57,3 @@ def placement(request: LoadRequest) -> tuple[list[Gpu] | None, int]:
         known = ", ".join(gpu.accelerator.id for gpu in gpus)
         raise BackendError(f"llama.cpp has no device {request.device!r}: it has {known}")
     return chosen, asked
-
-
-def _reinstall_line() -> str:
-    pip = "pip install --force-reinstall --no-cache-dir llama-cpp-python"
-    if sys.platform == "darwin":
-        return f'CMAKE_ARGS="-DGGML_METAL=on" {pip}'
-    others = "(AMD: -DGGML_HIP=on, others: -DGGML_VULKAN=on)"
-    if sys.platform == "win32":
-        return f'$env:CMAKE_ARGS="-DGGML_CUDA=on"; {pip} {others}'
-    return f'CMAKE_ARGS="-DGGML_CUDA=on" {pip} {others}'

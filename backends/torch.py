@@ -24,12 +24,13 @@ _ONLY_THIS_DIRECTORY = {"local_files_only": True, "trust_remote_code": False}
 
 
 def describe() -> EngineInfo:
-    """The version of torch, and the accelerators that it sees."""
+    """The version of torch, the accelerators that it sees, and the model types of transformers."""
     import torch
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     from backends.torch_session import build
 
-    return EngineInfo(version=torch.__version__, build=build(), accelerators=_accelerators())
+    return EngineInfo(torch.__version__, build(), _accelerators(), tuple(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
 
 
 def load(request: LoadRequest) -> TorchSession:

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from dataclasses import asdict
 
 import numpy as np
+from side_by_side import worker_events
 
 from backends.base import LoadRequest
 from backends.registry import BACKENDS
 from harness.machine.hardware import physical_cores
 from harness.models.source import prepare, resolve
-from harness.process import Worker
 from results.verify import PLACES
 
 
@@ -28,19 +27,8 @@ def logits(backend: str, model: str, weights: str) -> np.ndarray:
     request = LoadRequest(
         artifact.path, weights, "cpu", n_threads=physical_cores(), kv_k_format=weights, kv_v_format=weights
     )
-    job: dict[str, object] = {
-        "task": "run",
-        "backend": backend,
-        "request": asdict(request) | {"artifact": str(artifact.path)},
-        "window": None,
-        "seed": 1,
-        "cases": [],
-    }
-    with Worker(job) as worker:
-        events = {event["event"]: event for event in worker.events(600)}
-    if "probe" not in events:
-        raise SystemExit(f"{backend}, {model}, {weights}: {events['failed']['error']}")
-    return np.array(events["probe"]["logits"])
+    (probe,) = (event["logits"] for event in worker_events(backend, request) if event["event"] == "probe")
+    return np.array(probe)
 
 
 def distance(one: np.ndarray, other: np.ndarray) -> float:

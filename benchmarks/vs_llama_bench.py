@@ -6,57 +6,37 @@ Both run in turn (A B A B), each round in fresh processes, ours through the real
 an empty cache (`llama-bench -p P -n 0`), decode from the same start (`llama-bench -p 0 -n N -d P`). A ratio is
 ours over theirs, of the medians over all rounds; the aim is 0.98 or more for both.
 
-llama-bench is in llama.cpp's tree, which llama-cpp-python's source distribution carries:
-
-    pip download --no-deps --no-binary :all: llama-cpp-python==VERSION
-    tar xf llama_cpp_python-VERSION.tar.gz
-    cmake -S llama_cpp_python-VERSION/vendor/llama.cpp -B build -DCMAKE_BUILD_TYPE=Release \
-        -DBUILD_SHARED_LIBS=ON -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF
-    cmake --build build --target llama-bench -j
-
-Give cmake the CMAKE_ARGS that llama-cpp-python was installed with; without any, both take the machine's own
-instruction set and OpenMP.
+llama-bench must be of the same llama.cpp as llama-cpp-python: README.md here tells how to build it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from side_by_side import Rates, compare, run_ours
 
 from backends.base import LoadRequest
 from harness.models.source import prepare, resolve
-from harness.process import Worker
 from harness.workload import Case
-
-_SILENCE_S = 600.0
-
-
-@dataclass
-class Rates:
-    """Tokens a second, one entry a repetition."""
-
-    prefill: list[float] = field(default_factory=list)
-    decode: list[float] = field(default_factory=list)
 
 
 def main() -> None:
     """Run the rounds and print one table."""
     arguments = _arguments()
     gguf = prepare(resolve(arguments.model), "gguf", None).path
-    theirs, ours = Rates(), Rates()
-    for number in range(arguments.rounds):
-        _run_llama_bench(arguments, gguf, theirs)
-        _run_worker(arguments, gguf, ours)
-        print(f"round {number + 1} of {arguments.rounds} done", flush=True)
-    print(f"{gguf.name}: p{arguments.prompt} n{arguments.gen} t{arguments.threads}, median tok/s")
-    print(f"{'':10}{'llama-bench':>14}{'tokenroof':>14}{'ratio':>8}")
-    for phase in ("prefill", "decode"):
-        them, us = statistics.median(getattr(theirs, phase)), statistics.median(getattr(ours, phase))
-        print(f"{phase:10}{them:14.2f}{us:14.2f}{us / them:8.3f}")
+    request = LoadRequest(gguf, weight_format=None, n_threads=arguments.threads)
+    # Of n tokens the prefill gives the first, so n + 1 make n steps, as many as llama-bench times.
+    case = Case(n_depth=0, n_prompt=arguments.prompt, n_gen=arguments.gen + 1)
+    print(f"{gguf.name}: p{arguments.prompt} n{arguments.gen} t{arguments.threads}")
+    compare(
+        "llama-bench",
+        arguments.rounds,
+        lambda rates: _run_llama_bench(arguments, gguf, rates),
+        lambda rates: run_ours("llama.cpp", request, case, arguments.repetitions, rates),
+    )
 
 
 def _arguments() -> argparse.Namespace:
@@ -81,27 +61,6 @@ def _run_llama_bench(arguments: argparse.Namespace, gguf: Path, rates: Rates) ->
         ]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
         samples.extend(json.loads(done.stdout)[0]["samples_ts"])
-
-
-def _run_worker(arguments: argparse.Namespace, gguf: Path, rates: Rates) -> None:
-    request = LoadRequest(gguf, weight_format=None, n_threads=arguments.threads)
-    # Of n tokens the prefill gives the first, so n + 1 make n steps, as many as llama-bench times.
-    case = Case(n_depth=0, n_prompt=arguments.prompt, n_gen=arguments.gen + 1)
-    job = {
-        "task": "run",
-        "backend": "llama.cpp",
-        "request": {**asdict(request), "artifact": str(gguf)},
-        "seed": 1,
-        "window": None,
-        "cases": [{"case": asdict(case), "repetitions": arguments.repetitions}],
-    }
-    with Worker(job) as worker:
-        for event in worker.events(silence_s=_SILENCE_S):
-            if event["event"] in {"failed", "case_failed"}:
-                raise SystemExit(event["error"])
-            if event["event"] == "repetition":
-                rates.prefill.append(arguments.prompt / event["ttft_s"])
-                rates.decode.append(len(event["itl_s"]) / sum(event["itl_s"]))
 
 
 if __name__ == "__main__":

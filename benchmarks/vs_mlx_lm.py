@@ -13,41 +13,30 @@ from __future__ import annotations
 
 import argparse
 import re
-import statistics
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from side_by_side import Rates, compare, run_ours
+
 from backends.base import LoadRequest
-from harness.process import Worker
 from harness.workload import Case
 
-_SILENCE_S = 600.0
 _TRIAL = re.compile(r"Trial \d+: .*prompt_tps=([\d.]+), generation_tps=([\d.]+)")
-
-
-@dataclass
-class Rates:
-    """Tokens a second, one entry a repetition."""
-
-    prefill: list[float] = field(default_factory=list)
-    decode: list[float] = field(default_factory=list)
 
 
 def main() -> None:
     """Run the rounds and print one table."""
     arguments = _arguments()
-    theirs, ours = Rates(), Rates()
-    for number in range(arguments.rounds):
-        _run_mlx_lm(arguments, theirs)
-        _run_worker(arguments, ours)
-        print(f"round {number + 1} of {arguments.rounds} done", flush=True)
-    print(f"{arguments.model.name}: p{arguments.prompt} n{arguments.gen}, median tok/s")
-    print(f"{'':10}{'mlx_lm':>14}{'tokenroof':>14}{'ratio':>8}")
-    for phase in ("prefill", "decode"):
-        them, us = statistics.median(getattr(theirs, phase)), statistics.median(getattr(ours, phase))
-        print(f"{phase:10}{them:14.2f}{us:14.2f}{us / them:8.3f}")
+    request = LoadRequest(arguments.model, weight_format=None)
+    case = Case(n_depth=0, n_prompt=arguments.prompt, n_gen=arguments.gen)
+    print(f"{arguments.model.name}: p{arguments.prompt} n{arguments.gen}")
+    compare(
+        "mlx_lm",
+        arguments.rounds,
+        lambda rates: _run_mlx_lm(arguments, rates),
+        lambda rates: run_ours("mlx", request, case, arguments.repetitions, rates),
+    )
 
 
 def _arguments() -> argparse.Namespace:
@@ -69,25 +58,6 @@ def _run_mlx_lm(arguments: argparse.Namespace, rates: Rates) -> None:
     for prefill, decode in _TRIAL.findall(done.stdout):
         rates.prefill.append(float(prefill))
         rates.decode.append(float(decode) * (arguments.gen - 1) / arguments.gen)
-
-
-def _run_worker(arguments: argparse.Namespace, rates: Rates) -> None:
-    case = Case(n_depth=0, n_prompt=arguments.prompt, n_gen=arguments.gen)
-    job = {
-        "task": "run",
-        "backend": "mlx",
-        "request": {**asdict(LoadRequest(arguments.model, weight_format=None)), "artifact": str(arguments.model)},
-        "seed": 1,
-        "window": None,
-        "cases": [{"case": asdict(case), "repetitions": arguments.repetitions}],
-    }
-    with Worker(job) as worker:
-        for event in worker.events(silence_s=_SILENCE_S):
-            if event["event"] in {"failed", "case_failed"}:
-                raise SystemExit(event["error"])
-            if event["event"] == "repetition":
-                rates.prefill.append(arguments.prompt / event["ttft_s"])
-                rates.decode.append(len(event["itl_s"]) / sum(event["itl_s"]))
 
 
 if __name__ == "__main__":

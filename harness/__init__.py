@@ -30,6 +30,10 @@ _HOME = {
 }
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Import on first use: a worker and `--help` need none of it."""
     if name in _HOME:

@@ -6,9 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from harness.launch import Due
     from harness.work import Work
-    from harness.workload import Case
+    from harness.workload import Case, Due
 
 
 class Clock:

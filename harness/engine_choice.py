@@ -6,10 +6,10 @@ import difflib
 import platform
 from typing import TYPE_CHECKING
 
+from backends.install import install_line, rebuild_line
 from backends.registry import BACKENDS, ENGINES
 from harness.errors import UserError
 from harness.machine.engines import describe
-from harness.machine.install import install_line
 
 if TYPE_CHECKING:
     from backends.base import EngineInfo
@@ -58,6 +58,8 @@ def _at_home(options: Options) -> tuple[dict[str, EngineInfo], list[str]]:
     for name, info in describe(name for name in ENGINES if BACKENDS[name].installed).items():
         if isinstance(info, str):
             notes.append(f"{name} left out, it cannot be loaded: {info}")
+        elif info.accelerators and not _knows(info, options.device):
+            notes.append(f"{name} left out: it knows no --device {options.device}")
         elif name == "mlx" and (not info.accelerators or options.device == "cpu"):
             notes.append(f"mlx left out: {_MLX_CPU}; --backend mlx runs it all the same")
         else:
@@ -82,13 +84,19 @@ def _check_device(name: str, info: EngineInfo, options: Options, machine: Machin
                     " (or say --device cpu if the CPU is what you mean)"
                 )
     if BACKENDS[name].places_layers and (asked := max(options.n_gpu_layers)) > 0:
-        line = install_line(name, "apple" if platform.system() == "Darwin" else "nvidia", platform.system())
-        raise UserError(f"-ngl {asked}: the installed {name} was built without GPU offload. Rebuild it with: {line}")
+        raise UserError(
+            f"-ngl {asked}: the installed {name} sees no GPU: built without offload, or no driver. "
+            f"Rebuild it with: {rebuild_line(platform.system())}"
+        )
     if options.device != "auto":
         raise UserError(f"--device {options.device}: the installed {name} sees no accelerator on this machine")
 
 
 def _check_device_name(name: str, info: EngineInfo, device: str) -> None:
-    known = [accelerator.id for accelerator in info.accelerators]
-    if device not in {"auto", "gpu", *known}:
-        raise UserError(f"--device {device}: {name} knows cpu, gpu, {', '.join(known)}")
+    if not _knows(info, device):
+        known = ", ".join(accelerator.id for accelerator in info.accelerators)
+        raise UserError(f"--device {device}: {name} knows cpu, gpu, {known}")
+
+
+def _knows(info: EngineInfo, device: str) -> bool:
+    return device in {"auto", "cpu", "gpu", *(accelerator.id for accelerator in info.accelerators)}

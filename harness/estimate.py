@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.machine.hardware import physical_cores
-from harness.probe import FAR_BUDGET_S, FAR_FROM, FAR_TOKENS
+from harness.probe import FAR_BUDGET_S, FAR_FROM, FAR_PIECE, FAR_TOKENS
 from harness.roofline.traffic import kv_bytes_per_token, prefill_flops, streamed_parameters
 
 if TYPE_CHECKING:
@@ -105,9 +105,11 @@ def estimate(
         step_s = (streamed + case.batch * mean_context * kv_token) / rates.bytes_s + _LAUNCH_OVERHEAD_S
         return prefill_s(case.n_prompt, case.n_depth, case.batch) + case.n_steps * step_s
 
+    far_s = prefill_s(FAR_FROM + FAR_TOKENS, 0, 1)
     return WorkEstimate(
         load_s=_START_S + weight_bytes / _LOAD_BYTES_S,
-        probe_s=min(prefill_s(FAR_FROM + FAR_TOKENS, 0, 1), FAR_BUDGET_S / 4),
+        # A machine that would take too long for the far part sees it in its first piece.
+        probe_s=far_s if far_s <= FAR_BUDGET_S else far_s * FAR_PIECE / FAR_FROM,
         case_s={case: case_s(case) for case in cases},
         fill_s={case: prefill_s(case.n_depth, 0, case.batch) for case in cases},
     )

@@ -17,16 +17,13 @@ if TYPE_CHECKING:
     from harness.plan import Plan
     from harness.process import Event
     from harness.work import Work
-    from harness.workload import Case
-
-Due = dict["Case", int]
-"""The repetitions that each case still needs; a launch takes off what it measured or gave up."""
+    from harness.workload import Case, Due
 
 
 class Keep(Protocol):
     """Stores a row, with the raw sample behind a measured one."""
 
-    def __call__(self, row: Row, sample: Row | None = None) -> None:
+    def __call__(self, row: Row, sample: Row | None) -> None:
         """Have both on disk when it returns."""
 
 
@@ -87,7 +84,7 @@ class Launch:
             self.failed.append(case)
             done = self._asked[case] - repetitions
             self._clock.give_up(self._work, case, repetitions)
-            self._keep(self._rows.failed(case, done + 1, reason, self._engine_options))
+            self._keep(self._rows.failed(case, done + 1, reason, self._engine_options), None)
         self._current = None
 
     def _job(self) -> dict[str, Any]:

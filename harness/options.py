@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ class Options:
 
     Attributes:
         models: presets, Hugging Face directories or .gguf files.
-        n_prompt, n_gen, n_depth, batch: the grid of cases.
+        n_prompt, n_gen, n_depth, batch: the grid of cases; None: the anchor's, or what a small context holds.
         backends: engines by name; None: every installed engine that is at home on this machine.
         weights: weight formats; None: bf16, or a .gguf file's own.
         device: "auto", "cpu", "gpu" or an engine's own device name.
@@ -37,7 +37,7 @@ class Options:
     """
 
     models: tuple[str, ...] = (ANCHOR_MODEL,)
-    n_prompt: tuple[int, ...] = (ANCHOR_PROMPT,)
+    n_prompt: tuple[int, ...] | None = None
     n_gen: tuple[int, ...] | None = None
     n_depth: tuple[int, ...] = (ANCHOR_DEPTH,)
     batch: tuple[int, ...] = (1,)
@@ -59,3 +59,10 @@ class Options:
     resume: bool = False
     max_time_s: float | None = None
     timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """One value may stand for a list of one."""
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if "tuple" in str(each.type) and isinstance(value, str | int):
+                object.__setattr__(self, each.name, (value,))

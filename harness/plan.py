@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,9 +10,12 @@ from typing import TYPE_CHECKING
 from harness import engine_choice, limits
 from harness.errors import UserError
 from harness.machine.hardware import Machine, inspect
-from harness.models.source import disk_needed, resolve
-from harness.schedule import schedule, seconds
+from harness.models.source import check_room, disk_needed, resolve
+from harness.resume import has_case
+from harness.schedule import SHORT_GEN, cases_of, schedule, seconds
+from harness.support import unsupported
 from harness.work import Work, combinations
+from results.store import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +37,7 @@ class Plan:
         cases: what each of them does, in order.
         launches: worker starts of each work.
         repetitions: rows of each case in a launch.
+        obstacle: why the machine cannot hold one of its works; `run` then refuses.
         notes: choices that the user should know of.
     """
 
@@ -47,6 +52,7 @@ class Plan:
     resume: bool
     max_time_s: float | None
     timeout_s: float
+    obstacle: str | None
     notes: tuple[str, ...]
 
     @property
@@ -72,33 +78,41 @@ def make_plan(options: Options) -> Plan:
         UserError: something in the request cannot be done on this machine.
     """
     sources = [resolve(spec) for spec in options.models]
+    for source in sources:
+        limits.check_context(source, cases_of(options, sources))
     machine = inspect()
+    label = one_line(machine.label if options.machine is None else options.machine).strip()
+    if not label:
+        raise UserError("--machine needs a label with something in it")
+    output = options.output or Path(f"{_file_name(label)}.csv")
     engines, notes = engine_choice.choose(options, machine)
     runnable, left_out = _runnable(options, sources, engines)
-    chosen = schedule(options, runnable)
-    for source in sources:
-        limits.check_context(source, chosen.cases)
-    for work in runnable:
-        limits.check_memory(work, chosen.cases)
-
-    label = options.machine or machine.label
+    began_short = options.resume and has_case(output, label, SHORT_GEN)
+    chosen = schedule(options, runnable, began_short=began_short)
+    obstacles = (limits.memory_obstacle(work, chosen.cases) for work in runnable)
     parts = [work.estimate(chosen.cases) for work in runnable]
     longest_part_s = max(max(part.load_s, *part.case_s.values(), *part.fill_s.values()) for part in parts)
-    limits.check_disk(_disk_bytes(runnable))
+    check_room(_disk_bytes(runnable))
     return Plan(
         works=tuple(runnable),
         cases=chosen.cases,
         launches=chosen.launches,
         repetitions=chosen.repetitions,
         seed=options.seed,
-        output=options.output or Path(f"{label}.csv"),
+        output=output,
         machine=machine,
         label=label,
         resume=options.resume,
         max_time_s=options.max_time_s,
         timeout_s=options.timeout_s or max(_LEAST_TIMEOUT_S, 10 * longest_part_s),
+        obstacle=next((obstacle for obstacle in obstacles if obstacle), None),
         notes=(*notes, *left_out, *([chosen.note] if chosen.note else [])),
     )
+
+
+def _file_name(label: str) -> str:
+    """A label may hold anything; a file's name in this folder may not."""
+    return re.sub(r"[^\w.-]+", "-", label).strip("-.")[:100] or "machine"
 
 
 def _disk_bytes(works: Iterable[Work]) -> int:
@@ -115,7 +129,8 @@ def _runnable(
 ) -> tuple[list[Work], list[str]]:
     """What an engine cannot do is an error where the user named the engine, else a note."""
     runnable, notes = [], []
-    for work, reason in combinations(options, sources, engines):
+    for work in combinations(options, sources, engines):
+        reason = unsupported(work, options)
         if reason is None:
             runnable.append(work)
         elif options.backends is not None:

@@ -24,7 +24,7 @@ PLACES = 16  # logits kept of each part
 NEAR_TOKENS = 64
 FAR_FROM = 2048  # far enough for every published RoPE scaling to matter
 FAR_TOKENS = 64
-_CHUNK = 256
+FAR_PIECE = 256
 FAR_BUDGET_S = 45.0
 
 
@@ -70,9 +70,9 @@ def score(session: Session, *, window: int | None) -> Probe:
 def _fill(session: Session, tokens: NDArray[np.int32]) -> str | None:
     """Prefill in pieces; gives up, and says why, where the whole would take too long on this machine."""
     n_tokens, started = tokens.shape[1], time.perf_counter()
-    for done in range(0, n_tokens, _CHUNK):
-        session.prefill(tokens[:, done : done + _CHUNK])
-        finished = min(done + _CHUNK, n_tokens)
+    for done in range(0, n_tokens, FAR_PIECE):
+        session.prefill(tokens[:, done : done + FAR_PIECE])
+        finished = min(done + FAR_PIECE, n_tokens)
         expected = (time.perf_counter() - started) / finished * n_tokens
         if expected > FAR_BUDGET_S and finished < n_tokens:
             return f"{n_tokens} tokens of prefill would take about {expected:.0f} s here"

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import IO, TYPE_CHECKING, Any, Self
 
 import psutil
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 
+_POLL_S = 0.2  # on Windows, Ctrl-C reaches the main thread only between two waits
 _LAST_WORDS = 40  # lines of the worker's stderr that are kept
 _CRASHES = {"SIGSEGV", "SIGABRT", "SIGILL", "SIGBUS", "SIGFPE"}
 _WINDOWS_CRASHES = {0xC0000005: "access violation", 0xC000001D: "illegal instruction", 0xC0000409: "abort"}
@@ -90,19 +92,26 @@ class Worker:
             WorkerDiedError: it crashed, was killed, or hung.
         """
         while True:
-            try:
-                line = self._events.get(timeout=silence_s)
-            except queue.Empty:
-                self.kill()
-                raise WorkerDiedError(
-                    f"no sign of life for {silence_s:.0f} s, so it was ended; give it longer with --timeout"
-                ) from None
+            line = self._next_line(silence_s)
             if line is None:
                 raise self._obituary()
             event: Event = json.loads(line)
             if event["event"] == "done":
                 return
             yield event
+
+    def _next_line(self, silence_s: float) -> str | None:
+        deadline = time.monotonic() + silence_s
+        while True:
+            try:
+                return self._events.get(timeout=_POLL_S)
+            except queue.Empty:
+                if time.monotonic() < deadline:
+                    continue
+                self.kill()
+                raise WorkerDiedError(
+                    f"no sign of life for {silence_s:.0f} s, so it was ended; give it longer with --timeout"
+                ) from None
 
     def kill(self) -> None:
         """End the process and all it started, and wait for them."""
@@ -134,9 +143,10 @@ class Worker:
         if code < 0:
             name = signal.Signals(-code).name
             if name == "SIGKILL":
+                free = psutil.virtual_memory().available
                 return WorkerDiedError(
-                    "killed by the system, most likely for want of memory; "
-                    "try a smaller model, a shorter context or a smaller batch"
+                    f"killed (SIGKILL) by hand, or by the system for want of memory ({free / 1e9:.1f} GB are free "
+                    "now); if so, try a smaller model, a shorter context or a smaller batch"
                 )
             return WorkerDiedError(f"the engine crashed with {name}{said}", crashed=name in _CRASHES)
         if crash := _WINDOWS_CRASHES.get(code & 0xFFFFFFFF):

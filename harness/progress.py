@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
+from rich.text import Text
 
 if TYPE_CHECKING:
     from harness.rows import Row
@@ -32,6 +32,14 @@ class Reporter:
         """The run is over, however it ended."""
 
 
+class _TimeLeft(ProgressColumn):
+    """The estimate, counting down between two events."""
+
+    def render(self, task: Task) -> Text:
+        """Of a task with the fields `left_s` and `since`."""
+        return Text(time_left(task.fields["left_s"] - (time.monotonic() - task.fields["since"])))
+
+
 class ConsoleReporter(Reporter):
     """A progress bar with the time left, on standard error; plain lines where that is no terminal."""
 
@@ -39,9 +47,10 @@ class ConsoleReporter(Reporter):
         self._console = console or Console(stderr=True)
         self._live = self._console.is_terminal or self._console.is_jupyter
         self._progress = Progress(
+            SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[left]}"),
+            BarColumn(bar_width=12),
+            _TimeLeft(),
             console=self._console,
             disable=not self._live,
             transient=True,
@@ -51,13 +60,11 @@ class ConsoleReporter(Reporter):
         self._started = time.monotonic()
 
     def preparing(self, label: str, done: int, total: int) -> None:
-        """Show the bytes, and the time left at the rate so far."""
+        """Show the gigabytes, and the time left at the rate so far."""
         if label != self._label:
-            self._label, self._started = label, time.monotonic()
-            self._say(label)
-        elapsed = time.monotonic() - self._started
-        left = f"{done / 1e9:.1f} of {total / 1e9:.1f} GB, {_time_left(elapsed * (total - done) / max(done, 1))}"
-        self._show(label, done, total, left)
+            self._started = time.monotonic()
+        left_s = (time.monotonic() - self._started) * (total - done) / max(done, 1)
+        self._show(label, f"{label}, {done / 1e9:.1f} of {total / 1e9:.1f} GB", done / max(total, 1), left_s)
 
     def note(self, text: str) -> None:
         """Say it above the bar."""
@@ -65,44 +72,38 @@ class ConsoleReporter(Reporter):
 
     def doing(self, what: str, done_s: float, left_s: float) -> None:
         """Move the bar."""
-        if what != self._label:
-            self._label = what
-            self._say(f"{what} … {_time_left(left_s)}")
-        self._show(what, done_s, done_s + left_s, _time_left(left_s))
+        self._show(what, what, done_s / (done_s + left_s) if left_s else 1.0, left_s)
 
     def row(self, row: Row) -> None:
-        """One line a row."""
-        case = f"{row['backend']} p{row['n_prompt']} n{row['n_gen']} d{row['n_depth']} B{row['batch']}"
-        where = f"launch {row['launch']} repetition {row['repetition']}"
+        """One short line a row."""
+        batch = "" if row["batch"] == 1 else f" B{row['batch']}"
+        case = f"{row['backend']} p{row['n_prompt']} n{row['n_gen']} d{row['n_depth']}{batch}"
         if row["status"] == "failed":
-            text = f"{case} failed: {row['error']}"
-            self._console.print(text, style="red", highlight=False, markup=False, soft_wrap=True)
-            return
-        rates = (("prefill_tok_s", "prefill"), ("decode_tok_s", "decode"))
-        said = ", ".join(f"{name} {row[column]:.4g} tok/s" for column, name in rates if row.get(column))
-        self._console.print(f"{case} {where}: {said}", highlight=False, markup=False, soft_wrap=True)
+            text, style = f"{case} failed: {row['error']}", "red"
+        else:
+            rates = (("prefill_tok_s", "prefill"), ("decode_tok_s", "decode"))
+            said = [f"{name} {row[column]:.4g}" for column, name in rates if row.get(column)]
+            text, style = f"{case} #{row['launch']}.{row['repetition']}: {', '.join(said)} tok/s", None
+        self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:
         """Take the bar away."""
         self._progress.stop()
 
-    def _say(self, text: str) -> None:
-        if not self._live:
-            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def _show(self, what: str, done: float, total: float, left: str) -> None:
+    def _show(self, label: str, text: str, share: float, left_s: float) -> None:
+        if not self._live and label != self._label:
+            self._console.print(f"{label} … {time_left(left_s)}", highlight=False, markup=False, soft_wrap=True)
+        self._label = label
         if not self._live:
             return
         if self._task is None:
-            self._task = self._progress.add_task(what, total=total, left=left)
+            self._task = self._progress.add_task(text, total=1.0, left_s=left_s, since=time.monotonic())
             self._progress.start()
-        self._progress.update(self._task, description=what, completed=done, total=total, left=left)
+        self._progress.update(self._task, description=text, completed=share, left_s=left_s, since=time.monotonic())
 
 
-def _time_left(seconds: float) -> str:
+def time_left(seconds: float) -> str:
+    """For people: `about 40 s left`, `about 3 min left`."""
+    if seconds < 1:
+        return "any moment"
     return f"about {seconds:.0f} s left" if seconds < 90 else f"about {seconds / 60:.0f} min left"
-
-
-def console_reporter() -> Reporter:
-    """The reporter for people: on standard error, so that standard output holds the result alone."""
-    return ConsoleReporter(Console(file=sys.stderr))

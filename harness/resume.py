@@ -4,16 +4,64 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
+from results.errors import ResultsError
 from results.read import read
 
 if TYPE_CHECKING:
-    from harness.launch import Due
+    from pathlib import Path
+
     from harness.models.source import Artifact
     from harness.plan import Plan
     from harness.work import Work
-    from harness.workload import Case
+    from harness.workload import Case, Due
+
+_KEY = ["machine", "backend", "model", "weights_id", "n_depth", "n_prompt", "n_gen", "batch", "seed"]
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run that is resumed: the last in the file that did any of the plan's work.
+
+    Attributes:
+        run_id: its name; None where there is no such run.
+        last_launch: its highest launch number.
+        rows: good rows of each of its cases, by key.
+    """
+
+    run_id: str | None = None
+    last_launch: int = 0
+    rows: Counter[str] = field(default_factory=Counter)
+
+
+NOTHING = Done()
+
+
+def measured(plan: Plan, artifacts: dict[Work, Artifact]) -> Done:
+    """Find the run to resume, and count what it has."""
+    if not plan.output.exists():
+        return NOTHING
+    rows = read(plan.output)
+    rows = rows[_keys(rows).isin(_planned(plan, artifacts))]
+    if rows.empty:
+        return NOTHING
+    run_id = str(rows["run_id"].iloc[-1])
+    rows = rows[rows["run_id"] == run_id]
+    return Done(run_id, int(rows["launch"].max()), Counter(_keys(rows[rows["status"] == "ok"])))
+
+
+def has_case(output: Path, label: str, n_gen: int) -> bool:
+    """Whether the last row that a machine wrote generated so many tokens; no, if the file must be mended first."""
+    try:
+        rows = read(output) if output.exists() else pd.DataFrame({"machine": [], "n_gen": []})
+    except ResultsError:
+        return False
+    generated = rows.loc[rows["machine"] == label, "n_gen"]
+    return len(generated) > 0 and int(generated.iloc[-1]) == n_gen
 
 
 def missing(plan: Plan, work: Work, done: Counter[str], artifact: Artifact) -> list[Due]:
@@ -25,7 +73,7 @@ def missing(plan: Plan, work: Work, done: Counter[str], artifact: Artifact) -> l
     Args:
         plan: what is to run.
         work: one of its works.
-        done: from `measured`; empty for a run from scratch.
+        done: good rows by key; none for a run from scratch.
         artifact: the weights, whose identity must be the same.
     """
     needed: list[Due] = []
@@ -38,26 +86,24 @@ def missing(plan: Plan, work: Work, done: Counter[str], artifact: Artifact) -> l
     return needed
 
 
-def measured(plan: Plan) -> tuple[Counter[str], int, str | None]:
-    """Count the good rows of the output.
-
-    Returns:
-        key -> rows, the highest launch number, and the last row's run_id.
-    """
-    if not plan.output.exists():
-        return Counter(), 0, None
-    rows = read(plan.output)
-    if rows.empty:
-        return Counter(), 0, None
-    good = rows[rows["status"] == "ok"]
-    keys = Counter(
-        json.dumps([json.loads(settings)["asked"], *rest], sort_keys=True)
-        for settings, *rest in good[["engine_settings", *_KEY]].astype(object).itertuples(index=False)
-    )
-    return keys, int(rows["launch"].max()), str(rows["run_id"].iloc[-1])
+def rows_of(plan: Plan, artifacts: dict[Work, Artifact], rows: pd.DataFrame, run_id: str) -> pd.DataFrame:
+    """The rows of one run that answer a plan; a case that is complete by now has no failures to answer for."""
+    keys = _keys(rows)
+    mine = (rows["run_id"] == run_id) & keys.isin(_planned(plan, artifacts))
+    good = Counter(keys[mine & (rows["status"] == "ok")])
+    made_good = (rows["status"] == "failed") & (keys.map(good) >= plan.launches * plan.repetitions)
+    return rows[mine & ~made_good].reset_index(drop=True)
 
 
-_KEY = ["machine", "backend", "model", "weights_id", "n_depth", "n_prompt", "n_gen", "batch", "seed"]
+def _keys(rows: pd.DataFrame) -> pd.Series[str]:
+    """What each row was asked to measure, comparable with `_key`."""
+    cells = rows[["engine_settings", *_KEY]].astype(object).itertuples(index=False)
+    keys = [json.dumps([json.loads(settings or "{}").get("asked"), *rest], sort_keys=True) for settings, *rest in cells]
+    return pd.Series(keys, index=rows.index, dtype=object)
+
+
+def _planned(plan: Plan, artifacts: dict[Work, Artifact]) -> set[str]:
+    return {_key(plan, work, case, artifacts[work]) for work in plan.works for case in plan.cases}
 
 
 def _key(plan: Plan, work: Work, case: Case, artifact: Artifact) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.metrics import metrics
-from results.schema import SCHEMA_VERSION
+from results.schema import COLUMNS, SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from harness.models.source import Artifact
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+_MEASURED = [column.name for column in COLUMNS if column.group == "measured" and column.name != "load_s"]
+
 _FROM_FACTS = (
-    "backend_version", "engine_build", "engine_mode", "device", "gpu_layers_effective", "flash_attn", "n_params",
-    "weight_format", "weight_bytes", "kv_k_format", "kv_v_format", "kv_allocated_tokens",
+    "backend_version", "engine_build", "engine_mode", "device", "n_threads", "gpu_layers_effective", "flash_attn",
+    "n_params", "weight_format", "weight_bytes", "kv_k_format", "kv_v_format", "kv_allocated_tokens",
 )  # fmt: skip
 
 
@@ -56,7 +58,6 @@ class RowWriter:
             "backend": work.backend,
             "backend_version": work.engine.version,
             "engine_build": work.engine.build,
-            "n_threads": work.settings.n_threads,
             "n_gpu_layers": work.settings.n_gpu_layers,
             "model": work.source.name,
             "architecture": work.source.architecture.model_type,
@@ -85,10 +86,11 @@ class RowWriter:
         values, missing = metrics(case, event["ttft_s"], event["itl_s"])
         if driver_missing:
             missing["driver_device_bytes"] = driver_missing
-        if self._probe and self._probe["far_missing"]:
-            missing["probe_logits"] = f"only its near half: {self._probe['far_missing']}"
+        if not case.n_gen:
+            missing["decode_start"] = "prefill only (-n 0)"
         settings = facts["engine_settings"] | engine_options
-        settings |= {"n_threads": facts["n_threads"], "host_peak_since": event["host_peak_since"]}
+        settings["host_peak_since"] = event["host_peak_since"]
+        settings["probe_far"] = self._probe["far_missing"] or "scored" if self._probe else None
         return self._row(
             case,
             repetition=event["repetition"],
@@ -117,7 +119,7 @@ class RowWriter:
             status="failed",
             error=reason.replace(str(Path.home()), "~"),
             engine_settings={**engine_options, "asked": self._work.settings.asked()},
-            unavailable={"measured": "the case failed"},
+            unavailable=dict.fromkeys(_MEASURED, "the case failed"),
             **(self._device(facts) | {name: facts[name] for name in _FROM_FACTS} if facts else {}),
         )
 

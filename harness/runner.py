@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections import Counter
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from backends.registry import BACKENDS
 from harness import prepare, resume
 from harness.clock import Clock
-from harness.launch import Due, Launch
+from harness.errors import UserError
+from harness.launch import Launch
+from harness.models import cache
 from harness.process import WorkerDiedError
-from harness.progress import Reporter, console_reporter
+from harness.progress import ConsoleReporter, Reporter
 from results import samples
 from results.read import read
 from results.store import Store
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from harness.plan import Plan
     from harness.rows import Row
     from harness.work import Work
-    from harness.workload import Case
+    from harness.workload import Case, Due
 
 
 class TimeOverError(Exception):
@@ -40,38 +42,58 @@ def run(plan: Plan, reporter: Reporter | None = None) -> pd.DataFrame:
         reporter: told what happens; by default a progress bar.
 
     Returns:
-        The rows of this run, read back from the file, with `verified` filled in from all rows that the file holds.
+        The rows of this plan, read back from the file, with `verified` filled in from all rows that the file holds.
+        When the run was resumed, those of its earlier part too, without failures that have been made good.
 
     Raises:
-        TokenroofError: the output cannot be written, or a model cannot be prepared.
+        TokenroofError: the machine cannot hold the plan, the output cannot be written, or a model not prepared.
     """
-    reporter = reporter or console_reporter()
+    if plan.obstacle:
+        raise UserError(plan.obstacle)
+    reporter = reporter or ConsoleReporter()
+    deadline = None if plan.max_time_s is None else time.monotonic() + plan.max_time_s
     try:
         store = Store(plan.output)
         for note in plan.notes:
             reporter.note(note)
-        runner = _Runner(plan, prepare.artifacts(plan, reporter), store, reporter)
-        try:
-            runner.run()
-        finally:
-            samples.fold(plan.output)
+        reporter.note(
+            f"about {plan.seconds / 60:.0f} min of measuring, to {plan.output}"
+            if plan.seconds > 90
+            else f"about {plan.seconds:.0f} s of measuring, to {plan.output}"
+        )
+        with cache.in_use():
+            artifacts = prepare.artifacts(plan, reporter)
+            runner = _Runner(plan, artifacts, store, reporter, deadline)
+            try:
+                runner.run()
+            finally:
+                samples.fold(plan.output)
     finally:
         reporter.close()
-    rows = verify(read(plan.output))
-    return rows[rows["run_id"] == runner.run_id].reset_index(drop=True)
+    return resume.rows_of(plan, artifacts, verify(read(plan.output)), runner.run_id)
 
 
 class _Runner:
     """What is due, and what became of it."""
 
-    def __init__(self, plan: Plan, artifacts: dict[Work, Artifact], store: Store, reporter: Reporter) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        artifacts: dict[Work, Artifact],
+        store: Store,
+        reporter: Reporter,
+        deadline: float | None,
+    ) -> None:
         self._plan, self._artifacts, self._store, self._reporter = plan, artifacts, store, reporter
-        done, last_launch, last_run_id = resume.measured(plan) if plan.resume else (Counter[str](), 0, None)
-        self.run_id = last_run_id or uuid.uuid4().hex[:12]
-        self._number = dict.fromkeys(plan.works, last_launch)
+        self._deadline = deadline
+        done = resume.measured(plan, artifacts) if plan.resume else resume.NOTHING
+        self.run_id = done.run_id or uuid.uuid4().hex[:12]
+        self._number = dict.fromkeys(plan.works, done.last_launch)
         self._engine_options: dict[Work, dict[str, Any]] = {}
         self._hopeless: set[tuple[Work, Case]] = set()
-        each = [[(work, due) for due in resume.missing(plan, work, done, artifacts[work])] for work in plan.works]
+        if plan.resume and done.run_id is None:
+            reporter.note(f"{plan.output} holds nothing of this plan (machine {plan.label}), so it starts from scratch")
+        each = [[(work, due) for due in resume.missing(plan, work, done.rows, artifacts[work])] for work in plan.works]
         # Launches of all works take turns, so that a machine that grows hot slows all of them alike.
         self._turns = [one for turn in zip_longest(*each) for one in turn if one is not None]
         self._clock = Clock(self._turns, plan.cases)
@@ -118,7 +140,7 @@ class _Runner:
         self._reporter.note(f"{work}: {death.reason}; once more with {fallback}")
         return True
 
-    def _keep(self, row: Row, sample: Row | None = None) -> None:
+    def _keep(self, row: Row, sample: Row | None) -> None:
         """The sample first: a row whose intervals are lost would be worse than intervals without a row."""
         if sample is not None:
             samples.append_sample(self._plan.output, sample)
@@ -126,6 +148,6 @@ class _Runner:
         self._reporter.row(row)
 
     def _doing(self, what: str) -> None:
-        if self._plan.max_time_s is not None and self._clock.elapsed_s > self._plan.max_time_s:
+        if self._deadline is not None and time.monotonic() > self._deadline:
             raise TimeOverError
         self._reporter.doing(what, self._clock.elapsed_s, self._clock.left_s)

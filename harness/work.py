@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from harness.options import Options
     from harness.workload import Case
 
-WEIGHT_FORMATS = ("bf16", "f16", "f32")
 _DEFAULT_WEIGHTS = "bf16"
 
 
@@ -63,6 +62,11 @@ class Work:
         """The device it will run on; None for the CPU."""
         return accelerator(self.engine, self.settings)
 
+    @property
+    def spreads(self) -> bool:
+        """Whether its engine puts one model on several GPUs."""
+        return BACKENDS[self.backend].places_layers
+
     def estimate(self, cases: tuple[Case, ...]) -> estimate.WorkEstimate:
         """How long its parts should take."""
         size = weight_bytes(self.source, self.settings.weights)
@@ -81,15 +85,13 @@ def accelerator(engine: EngineInfo, settings: Settings) -> Accelerator | None:
     return (named or list(engine.accelerators))[0]
 
 
-def combinations(
-    options: Options, sources: list[ModelSource], engines: dict[str, EngineInfo]
-) -> Iterator[tuple[Work, str | None]]:
-    """Every model × engine × settings, each with the reason why it cannot run, if there is one."""
+def combinations(options: Options, sources: list[ModelSource], engines: dict[str, EngineInfo]) -> Iterator[Work]:
+    """Every model × engine × settings."""
     host = estimate.host_rates()
     for source, (name, info) in itertools.product(sources, engines.items()):
         for settings in _settings(options, source, name):
             rates = _rates(name, accelerator(info, settings) is not None, host)
-            yield Work(source, name, settings, info, rates), _unsupported(name, source, settings, options)
+            yield Work(source, name, settings, info, rates)
 
 
 def _settings(options: Options, source: ModelSource, backend: str) -> Iterator[Settings]:
@@ -117,23 +119,6 @@ def _settings(options: Options, source: ModelSource, backend: str) -> Iterator[S
             n_batch=n_batch,
             n_ubatch=n_ubatch,
         )
-
-
-def _unsupported(backend: str, source: ModelSource, settings: Settings, options: Options) -> str | None:
-    """Why an engine cannot do what is asked; None if it can, as far as can be told without loading it."""
-    if source.origin == "gguf":
-        if BACKENDS[backend].artifact != "gguf":
-            return "only llama.cpp reads .gguf files; give it a Hugging Face directory"
-        if options.weights is not None:
-            return "-w cannot convert a .gguf file; leave it out to run the file as it is"
-    if backend == "llama.cpp":
-        return None
-    if settings.n_gpu_layers != -1:
-        return "only llama.cpp places part of the layers (-ngl); use --device cpu or gpu for the whole model"
-    own = {"auto", settings.weights}
-    if settings.kv_k_format not in own or settings.kv_v_format not in own:
-        return "its KV cache has the weights' format; -ctk and -ctv are for llama.cpp"
-    return None
 
 
 def _rates(backend: str, accelerated: bool, host: estimate.Rates) -> estimate.Rates:

@@ -20,11 +20,12 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from backends.base import BackendError, LoadRequest, OutOfMemoryError
+from backends.base import BackendError, LoadRequest
 from backends.registry import BACKENDS
 from harness import measure, probe
 from harness.machine import nvml
 from harness.machine.memory import HostPeak
+from harness.selfcheck import check_decode
 from harness.workload import Case, sha256, token_stream
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ def _run_case(session: Session, index: int, item: dict[str, Any], seed: int, tel
         tokens_sha256 = sha256(tokens)
         session.allocate(case.context_tokens, case.batch)
         measure.fill(session, case, tokens)
-        measure.repeat(session, case, tokens)  # the warm-up: the measured shape, untimed
+        warm_up = measure.repeat(session, case, tokens)  # the measured shape, untimed
+        check_decode(session, case, tokens, warm_up.ids)
         tell("warm", index=index)
         for repetition in range(1, item["repetitions"] + 1):
             measure.fill(session, case, tokens)
@@ -142,8 +144,7 @@ def _guard(call: Callable[[], T], tell: Teller, event: str, **where: object) -> 
     except Exception as error:  # noqa: BLE001
         if not isinstance(error, BackendError):
             traceback.print_exc()
-        kind = "memory" if isinstance(error, OutOfMemoryError | MemoryError) else "engine"
-        tell(event, **where, kind=kind, error=_one_line(error))
+        tell(event, **where, error=_one_line(error))
         return None
 
 
@@ -151,6 +152,8 @@ def _one_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if isinstance(error, BackendError) and text:
         return text
+    if isinstance(error, MemoryError):
+        return "out of host memory; take a smaller model, a shorter context or a smaller batch"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -59,6 +59,10 @@ class Case:
         return text if self.batch == 1 else f"{text} B{self.batch}"
 
 
+Due = dict[Case, int]
+"""The repetitions that each case still needs; a launch takes off what it measured or gave up."""
+
+
 def parse_ints(text: str, *, flag: str, least: int = 0) -> tuple[int, ...]:
     """Read a list in llama-bench's syntax: `512,1024`, `0-8192+1024`, `512-4096*2`.
 

@@ -18,9 +18,10 @@ def agreement_text(agreement: pd.DataFrame) -> str:
     """
     lines = []
     for (one, other), cases in agreement.groupby(["engine_a", "engine_b"], sort=False):
-        share = (cases["agreement"] * cases["ids"]).sum() / cases["ids"].sum()
-        line = f"same tokens while timed: {_short(one)} and {_short(other)} {share:.0%} of {cases['ids'].sum()}"
-        worst = cases.loc[cases["agreement"].idxmin()]
+        compared = cases["ids"].sum()
+        share = (cases["agreement"] * cases["ids"]).sum() / compared
+        line = f"same tokens while timed: {_short(str(one))} and {_short(str(other))} {share:.0%} of {compared}"
+        worst = cases.sort_values("agreement").to_dict("records")[0]
         if worst["agreement"] < _LOW:
             case = f"p{worst['n_prompt']} n{worst['n_gen']} d{worst['n_depth']} B{worst['batch']}"
             line += (

@@ -14,42 +14,33 @@ if TYPE_CHECKING:
 
 SUBJECT = ["machine", "backend", "model", "weight_format"]
 CASE = ["n_depth", "n_prompt", "n_gen", "batch"]
-SETTINGS = [
-    "backend_version",
-    "engine_build",
-    "engine_mode",
-    "device",
-    "n_threads",
-    "n_gpu_layers",
-    "gpu_layers_effective",
-    "flash_attn",
-    "kv_k_format",
-    "kv_v_format",
-    "engine_settings",
-]
-# What was asked for, and is therefore known of a failed row too.
-ASKED = ["machine", "backend", "model", "n_threads", "n_gpu_layers", *CASE]
+ENGINE = {"backend_version": "version", "engine_build": "build", "engine_mode": "mode", "device": "runs_on"}
+# What stands for the request in rows from elsewhere, whose engine_settings has no `asked`.
+REQUEST = ["weight_format", "n_threads", "n_gpu_layers", "flash_attn", "kv_k_format", "kv_v_format"]
 RATES = ["ttft_s", "prefill_tok_s", "decode_tok_s"]
 PEAKS = ["peak_device_bytes", "peak_host_bytes"]
 
 
 def summarise(rows: pd.DataFrame) -> pd.DataFrame:
-    """One line for each machine, engine, model, weight format, settings and case.
+    """One line for each machine, engine, model, weight format, request and case.
+
+    The request is `asked` in `engine_settings`; equal requests are lines of their own where `ENGINE` differs.
 
     Args:
         rows: as `results.verify.verify` gives them; some of them are enough, the verdicts came from all.
 
     Returns:
-        The columns of `SUBJECT`; `settings`, those settings that tell this line from its like, as text; the columns
-        of `CASE`; `n_ok` and `n_failed` repetitions; `launches` with an ok repetition; `ttft_s`, `prefill_tok_s` and
-        `decode_tok_s`, each the median of the launches' medians; `decode_sd_tok_s`, the standard deviation of those
-        medians where there are at least three, else of the repetitions, and `decode_sd_of`, which of the two;
+        The columns of `SUBJECT`; `settings`, what was asked, or `ENGINE`, where it tells this line from its like, as
+        text; the columns of `CASE`; `n_ok` and `n_failed` repetitions; `launches` with an ok repetition; `ttft_s`,
+        `prefill_tok_s` and `decode_tok_s`, each the median of the launches' medians; `decode_sd_tok_s`, the standard
+        deviation of those medians where there are at least three, else of the repetitions, and `decode_sd_of`, which
+        of the two;
         `peak_device_bytes` and `peak_host_bytes`, the largest; `verified`, `verified_with`, `verified_why` of the
         repetition that was verified worst; `error`, the reasons of failed ones. Ordered by model, weight format and
         case, then as the rows are.
     """
-    rows = _complete_failed(rows)
-    keys = [*SUBJECT, *SETTINGS, *CASE]
+    rows = _join_failed(rows.assign(asked=_asked(rows)))
+    keys = [*SUBJECT, "asked", *ENGINE, *CASE]
     rows["line"] = rows.groupby(keys, dropna=False, sort=False).ngroup()
     lines = rows.drop_duplicates("line").set_index("line")[keys]
     lines.insert(len(SUBJECT), "settings", _telling_settings(lines))
@@ -57,7 +48,8 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     ok, failed = ok_rows.groupby("line"), failed_rows.groupby("line")
     launches = ok_rows.groupby(["line", "run_id", "launch"])[RATES].median().groupby("line")
 
-    lines = lines.drop(columns=SETTINGS).assign(n_ok=ok.size(), n_failed=failed.size(), launches=launches.size())
+    lines = lines.drop(columns=["asked", *ENGINE])
+    lines = lines.assign(n_ok=ok.size(), n_failed=failed.size(), launches=launches.size())
     lines = lines.fillna({"n_ok": 0, "n_failed": 0, "launches": 0})
     lines = lines.astype({"n_ok": int, "n_failed": int, "launches": int})
     of_launches = launches["decode_tok_s"].count() >= 3
@@ -76,29 +68,34 @@ def plain(line: dict[Any, Any]) -> dict[str, Any]:
     return {name: None if pd.isna(value) else value for name, value in line.items()}
 
 
-def _complete_failed(rows: pd.DataFrame) -> pd.DataFrame:
-    """A failed row lacks what only a loaded engine tells; it takes it from the first row that was asked alike."""
+def _asked(rows: pd.DataFrame) -> list[str]:
+    """What each row was asked for, as JSON text that is equal for equal requests."""
+    cells = map(plain, rows[REQUEST].to_dict("records"))
+    settings = (json.loads(text or "{}") for text in rows["engine_settings"].fillna(""))
+    return [json.dumps(one.get("asked", own), sort_keys=True) for one, own in zip(settings, cells, strict=True)]
+
+
+def _join_failed(rows: pd.DataFrame) -> pd.DataFrame:
+    """A failed row cannot know what only a measured one tells; it takes it from the first that was asked alike."""
+    request = ["machine", "backend", "backend_version", "engine_build", "model", "asked", *CASE]
+    told = ["weight_format", "engine_mode", "device"]
     failed = rows["status"] == "failed"
-    told = ["weight_format", *(name for name in SETTINGS if name not in ASKED)]
-    known = rows.groupby(ASKED, dropna=False)[told].transform("first")
-    return rows.assign(**{name: rows[name].mask(failed & rows[name].isna(), known[name]) for name in told})
+    ok_first = rows.loc[failed.sort_values(kind="stable").index]
+    known = ok_first.groupby(request, dropna=False)[told].transform("first")
+    return rows.assign(**{name: rows[name].mask(failed, known[name]) for name in told})
 
 
 def _telling_settings(lines: pd.DataFrame) -> pd.Series[str]:
-    """The settings that differ between lines of one subject and case, which would otherwise read the same."""
+    """What differs between lines of one subject and case, which would otherwise read the same."""
     texts: dict[Hashable, str] = {}
     for _, alike in lines.groupby([*SUBJECT, *CASE], dropna=False):
-        settings = [_flat(plain(line)) for line in alike[SETTINGS].to_dict("records")]
-        names = dict.fromkeys(name for setting in settings for name in setting)
-        telling = [name for name in names if len({str(setting.get(name)) for setting in settings}) > 1]
-        for line, setting in zip(alike.index, settings, strict=True):
-            texts[line] = ", ".join(f"{name}={setting.get(name)}" for name in telling)
+        asked = pd.DataFrame([json.loads(text) for text in alike["asked"]], alike.index, dtype=object)
+        engine = alike[[*ENGINE]].rename(columns=ENGINE)
+        # A failed row may lack its engine's cells, which tells nothing; a setting that was not asked for does.
+        telling = asked.loc[:, asked.nunique(dropna=False) > 1].join(engine.loc[:, engine.nunique() > 1])
+        for line, cells in zip(telling.index, telling.to_dict("records"), strict=True):
+            texts[line] = ", ".join(f"{name}={value}" for name, value in plain(cells).items() if value is not None)
     return pd.Series(texts)
-
-
-def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    more: dict[str, Any] = json.loads(settings.pop("engine_settings") or "{}")
-    return settings | more
 
 
 def _worst(rows: pd.DataFrame) -> pd.DataFrame:

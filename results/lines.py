@@ -37,7 +37,7 @@ def locked(output: Path) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise ResultsError(
-            f"{output}: {error.strerror or error}; earlier rows are intact; mend that, or write elsewhere"
+            f"{output}: {error.strerror or error}; what it held before is intact; mend that, or write elsewhere"
         ) from error
 
 

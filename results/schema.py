@@ -41,7 +41,7 @@ COLUMNS: tuple[Column, ...] = (
     *_group(
         "machine",
         ("machine", "text", "the machine's label, from --machine or its hardware", True),
-        ("os", "text", "operating system and its version", True),
+        ("os", "text", "operating system, its version, and the processor's instruction set", True),
         ("cpu", "text", "the processor's product name", True),
         ("ram_bytes", "int", "physical memory", True),
         ("device_name", "text", "product name of the device that ran the model"),
@@ -54,7 +54,7 @@ COLUMNS: tuple[Column, ...] = (
         ("engine_build", "text", "what else identifies the build"),
         ("engine_mode", "text", "how the decode loop ran: eager, compiled, cuda-graph, async-eval, …"),
         ("device", "text", "the engine's own name for the device"),
-        ("n_threads", "int", "host threads asked for; engine_settings holds what the engine used"),
+        ("n_threads", "int", "host threads that the engine computes with; engine_settings holds what was asked for"),
         ("n_gpu_layers", "int", "layers asked to be on the GPU; -1: all"),
         ("gpu_layers_effective", "int", "layers that are there, the output layer counted as one"),
         ("flash_attn", "text", "attention kernel in effect"),

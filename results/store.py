@@ -91,12 +91,19 @@ def _line(row: Mapping[str, object], header: list[str]) -> bytes:
     return line.getvalue()
 
 
+def one_line(text: str) -> str:
+    """Text as a cell holds it: line breaks and control characters become spaces.
+
+    So do lone surrogates, which stand for what the system could not decode in a file's name, and which UTF-8 lacks.
+    """
+    return _BREAKING.sub(" ", text).encode(errors="replace").decode()
+
+
 def _cell(column: Column, value: object) -> object:
     if value is not None and (isinstance(value, bool) or not isinstance(value, _TYPES[column.kind])):
         raise TypeError(f"{column.name}: {column.kind} expected, not {value!r}")
     if isinstance(value, str):
-        # What the system could not decode (a file name in a message) is lone surrogates, which UTF-8 lacks.
-        value = _BREAKING.sub(" ", value).encode(errors="replace").decode() or None
+        value = one_line(value) or None
     elif isinstance(value, Integral):
         value = int(value) if column.kind == "int" else float(value)
     elif isinstance(value, Real):

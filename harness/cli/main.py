@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import sys
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
@@ -18,6 +22,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    """What precedes a command."""
+    if version:
+        print("tokenroof", metadata.version("tokenroof"))
+        raise typer.Exit
+
+
 app.command()(run)
 app.command()(models)
 
@@ -32,6 +48,8 @@ def main() -> None:
     Exit codes: 0, 1 where some cases failed, 2 for a mistake in the request, 130 after Ctrl-C.
     """
     arguments = sys.argv[1:] or ["--help"]
+    _prepare_streams()
+    signal.signal(signal.SIGTERM, _interrupt)  # ends as Ctrl-C does: workers stopped, a word on how to go on
     try:
         _refuse_glued(arguments)
         code = app(arguments, standalone_mode=False)
@@ -41,7 +59,22 @@ def main() -> None:
         code = _complain(str(error))
     except (KeyboardInterrupt, typer.Abort):
         code = 130
+    except BrokenPipeError:  # whoever read the output has seen enough; the rows are in the file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
     sys.exit(code)
+
+
+def _prepare_streams() -> None:
+    """A closed standard stream is an empty one, and a console that lacks a character gets a question mark."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
+        getattr(sys, name).reconfigure(errors="replace")
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _complain(message: str) -> int:

@@ -22,6 +22,7 @@ def plan_text(plan: Plan) -> str:
         f"{plan.repetitions} repetitions, to {plan.output}",
         f"needs     about {duration} of measuring, {plan.disk_bytes / 1e9:.1f} GB of disk for models, "
         f"{plan.memory_bytes / 1e9:.1f} GB of memory",
+        *([f"cannot    {plan.obstacle}"] if plan.obstacle else []),
         *(f"note      {note}" for note in plan.notes),
     ]
     return "\n".join(lines)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli.choices import FLASH_ATTENTION, KV_FORMATS, WEIGHT_FORMATS, Format
 from harness.errors import UserError
 from harness.options import Options
 
+if TYPE_CHECKING:
+    from harness.plan import Plan
+
 # The heavy half of the program (pandas, pyarrow) is imported when a run starts: --help must answer at once.
 
-Format = Literal["table", "md", "json", "csv"]
 _LIST = "a list like 512,1024, 0-8192+1024 or 512-4096*2"
 
 
@@ -28,8 +31,9 @@ def run(
         ),
     ] = None,
     n_prompt: Annotated[
-        str, typer.Option("-p", "--n-prompt", metavar="LIST", help=f"Prompt tokens, 0: decode only; {_LIST}.")
-    ] = "512",
+        str | None,
+        typer.Option("-p", "--n-prompt", metavar="LIST", help=f"Prompt tokens, 0: decode only; {_LIST}. Default: 512."),
+    ] = None,
     n_gen: Annotated[
         str | None,
         typer.Option("-n", "--n-gen", metavar="LIST", help="Tokens to generate, 0: prefill only. Default: 128."),
@@ -38,7 +42,7 @@ def run(
         str, typer.Option("-d", "--n-depth", metavar="LIST", help="Tokens in the KV cache before the timed work.")
     ] = "0",
     batch: Annotated[str, typer.Option("-B", "--batch", metavar="LIST", help="Sequences at once.")] = "1",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the token stream.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="Of the token stream.")] = 1,
     backend: Annotated[
         str | None,
         typer.Option(
@@ -108,16 +112,16 @@ def run(
 
     options = Options(
         models=tuple(model) if model else Options.models,
-        n_prompt=parse_ints(n_prompt, flag="-p"),
+        n_prompt=None if n_prompt is None else parse_ints(n_prompt, flag="-p"),
         n_gen=None if n_gen is None else parse_ints(n_gen, flag="-n"),
         n_depth=parse_ints(n_depth, flag="-d"),
         batch=parse_ints(batch, flag="-B", least=1),
         backends=None if backend is None else _words(backend),
-        weights=None if weights is None else _choices(weights, "-w", ("bf16", "f16", "f32")),
+        weights=None if weights is None else _choices(weights, "-w", WEIGHT_FORMATS),
         device=device,
         n_gpu_layers=parse_ints(n_gpu_layers, flag="-ngl", least=-1),
         n_threads=None if threads is None else parse_ints(threads, flag="-t", least=1),
-        flash_attn=_choices(flash_attn, "-fa", ("auto", "on", "off")),
+        flash_attn=_choices(flash_attn, "-fa", FLASH_ATTENTION),
         kv_k_format=_choices(cache_type_k, "-ctk", KV_FORMATS),
         kv_v_format=_choices(cache_type_v, "-ctv", KV_FORMATS),
         n_batch=parse_ints(batch_size, flag="-b", least=1),
@@ -131,10 +135,11 @@ def run(
         max_time_s=max_time,
         timeout_s=timeout,
     )
+    if dry_run and format != "table":
+        raise UserError(f"--dry-run prints a plan for people; --format {format} is for results")
+    if sys.stderr.isatty():
+        print("looking at this machine and its engines …", file=sys.stderr, flush=True)
     return _dry_run(options) if dry_run else _run(options, format)
-
-
-KV_FORMATS = ("auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 
 
 def _run(options: Options, format: Format) -> int:  # noqa: A002
@@ -154,11 +159,15 @@ def _run(options: Options, format: Format) -> int:  # noqa: A002
     except KeyboardInterrupt:
         print(f"tokenroof: interrupted; {plan.output} is complete so far, --resume goes on", file=sys.stderr)
         return 130
-    print(render(summarise(rows), format, Console() if sys.stdout.isatty() else None).rstrip("\n"))
+    print(render(summarise(rows), format, Console() if format == "table" and sys.stdout.isatty() else None).rstrip())
     if format == "table":
-        print(agreement_text(argmax_agreement(read_samples(plan.output), rows)))
-        print(f"rows in {plan.output}, intervals in {plan.output}.samples.parquet")
+        print(agreement_text(argmax_agreement(read_samples(plan.output), rows)) + _where(plan))
     return 1 if (rows["status"] == "failed").any() else 0
+
+
+def _where(plan: Plan) -> str:
+    intervals = Path(f"{plan.output}.samples.parquet")
+    return f"\nrows in {plan.output}" + (f", intervals in {intervals}" if intervals.exists() else "")
 
 
 def _dry_run(options: Options) -> int:

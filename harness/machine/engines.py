@@ -33,7 +33,8 @@ def _describe(backend: str) -> EngineInfo | str:
                     return str(event["error"])
                 info = event["info"]
                 accelerators = tuple(Accelerator(**accelerator) for accelerator in info["accelerators"])
-                return EngineInfo(info["version"], info["build"], accelerators)
+                types = info["model_types"]
+                return EngineInfo(info["version"], info["build"], accelerators, None if types is None else tuple(types))
     except WorkerDiedError as error:
         return error.reason
     return "it said nothing"

@@ -9,14 +9,15 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
 import cpuinfo
 import psutil
 
 from harness.machine import nvml
 
-Vendor = Literal["nvidia", "apple", "amd"]
+if TYPE_CHECKING:
+    from backends.install import Vendor
 
 # An AMD processor's built-in graphics own less than this; a card owns more. Only a card is worth stopping a run for.
 _LEAST_CARD_BYTES = 4 * 2**30
@@ -36,8 +37,7 @@ class Gpu:
 class Machine:
     """The hardware and system columns of every row."""
 
-    os: str
-    arch: str
+    os: str  # with its version and the processor's instruction set
     cpu: str
     physical_cores: int
     ram_bytes: int
@@ -53,8 +53,7 @@ class Machine:
 def inspect() -> Machine:
     """Look at this machine."""
     return Machine(
-        os=f"{platform.system()} {platform.release()}",
-        arch=platform.machine().lower(),
+        os=f"{platform.system()} {platform.release()} {platform.machine()}",
         cpu=cpuinfo.get_cpu_info().get("brand_raw") or platform.processor() or platform.machine(),
         physical_cores=physical_cores(),
         ram_bytes=psutil.virtual_memory().total,

@@ -50,28 +50,31 @@ def _devices() -> Iterator[list[Any]]:
         yield []
         return
     try:
-        yield [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        count = _ask(pynvml.nvmlDeviceGetCount) or 0
+        handles = [_ask(partial(pynvml.nvmlDeviceGetHandleByIndex, index)) for index in range(count)]
+        yield [handle for handle in handles if handle is not None]  # one that has fallen off the bus has none
     finally:
-        pynvml.nvmlShutdown()
+        _ask(pynvml.nvmlShutdown)
 
 
 def _name(handle: Any) -> str:
-    name = pynvml.nvmlDeviceGetName(handle)
-    return name if isinstance(name, str) else name.decode()
+    name = _ask(partial(pynvml.nvmlDeviceGetName, handle)) or "NVIDIA GPU"
+    return name if isinstance(name, str) else str(name.decode())
 
 
 def _memory_bytes(handle: Any) -> int | None:
-    return _ask(lambda: int(pynvml.nvmlDeviceGetMemoryInfo(handle).total))
+    memory = _ask(partial(pynvml.nvmlDeviceGetMemoryInfo, handle))
+    return None if memory is None else int(memory.total)
 
 
 def _of_this_process(handle: Any) -> int | None:
-    """None where the driver lists the process without its memory, as Windows does."""
+    """None where the driver does not list the process, as in a container, or hides its memory, as on Windows."""
     processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
     used = [process.usedGpuMemory for process in processes if process.pid == os.getpid()]
-    return None if None in used else sum(used)
+    return None if not used or None in used else sum(used)
 
 
-def _ask(question: Callable[[], int | None]) -> int | None:
+def _ask(question: Callable[[], Any]) -> Any:
     try:
         return question()
     except pynvml.NVMLError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,14 @@ from typing import TYPE_CHECKING
 import filelock
 import platformdirs
 
+from harness.errors import UserError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PARTIAL = ".partial"
 _LOCK = ".lock"
+_IN_USE = ".in-use"
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,32 @@ def list_cached() -> list[CachedArtifact]:
     return [CachedArtifact(path, _size(path)) for path in _contents() if not path.name.endswith((_PARTIAL, _LOCK))]
 
 
+@contextmanager
+def in_use() -> Iterator[None]:
+    """Keep `clean` away from artifacts while a run reads them; the mark of a killed run counts for nothing."""
+    directory().mkdir(parents=True, exist_ok=True)
+    mark = directory() / f"{uuid.uuid4().hex}{_IN_USE}"
+    with filelock.FileLock(mark):
+        yield
+    mark.unlink(missing_ok=True)
+
+
 def clean() -> int:
     """Delete every artifact, finished or not, but those that another run is writing now.
 
     Returns:
         Bytes freed.
+
+    Raises:
+        UserError: a run is reading them.
     """
+    for mark in directory().glob(f"*{_IN_USE}"):
+        try:
+            with filelock.FileLock(mark, timeout=0):
+                pass
+        except filelock.Timeout:
+            raise UserError("a run is using the model files; clean when it has ended") from None
+        mark.unlink(missing_ok=True)
     freed = 0
     for path in _contents():
         if path.name.endswith(_LOCK):

@@ -6,7 +6,6 @@ so no tensor is ever copied as a whole.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,9 @@ from harness.models.gguf_families import (
     rope_factors,
 )
 from harness.models.gguf_tokenizer import write_tokenizer
+from harness.models.hf_config import read_config
 from harness.models.safetensors_file import TensorEntry, open_tensor, tensor_table
+from harness.models.synthesis import GGUF_SYNTHETIC_KEY, SYNTHETIC_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -88,20 +89,17 @@ def export(
         UserError: the model is of a kind that llama.cpp would compute differently or that this export does
             not know, a tensor is missing or does not fit the weight format, or gguf is not installed.
     """
-    try:
-        import gguf  # noqa: PLC0415  # an extra, like every engine
-    except ImportError as error:
-        raise UserError('writing GGUF needs the gguf package: pip install "tokenroof[llama]"') from error
-    config = _read_config(hf_directory / "config.json")
+    gguf = _gguf()
+    config = read_config(hf_directory)
     family = family_of(config)
+    tensors = _layout(hf_directory, config, family, weight_format)
     hyperparameters = family.hyperparameters(config)
-    architectures = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
-    names = gguf.get_tensor_name_map(architectures[family.architecture], n_layers(config))
-    tensors = _tensors(config, family, tensor_table(hf_directory), names, _DTYPES[weight_format])
 
     writer = gguf.GGUFWriter(gguf_path, family.architecture)
     writer.add_name(hf_directory.name)
     writer.add_file_type(gguf.LlamaFileType[_FILE_TYPES[weight_format]])
+    if SYNTHETIC_KEY in config:
+        writer.add_int64(GGUF_SYNTHETIC_KEY, config[SYNTHETIC_KEY])
     for key, value in hyperparameters.items():
         if isinstance(value, float):
             writer.add_float32(f"{family.architecture}.{key}", value)
@@ -120,12 +118,32 @@ def export(
     _append_data(writer, gguf_path, tensors, progress)
 
 
-def _read_config(path: Path) -> Config:
+def check_exportable(hf_directory: Path, weight_format: str) -> None:
+    """Find out, from the headers alone, whether `export` could write this model.
+
+    Raises:
+        UserError: as `export` would.
+    """
+    config = read_config(hf_directory)
+    family = family_of(config)
+    family.hyperparameters(config)
+    _layout(hf_directory, config, family, weight_format)
+
+
+def _gguf() -> Any:
     try:
-        config: Config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not a readable configuration") from error
-    return config
+        import gguf  # noqa: PLC0415  # an extra, like every engine
+    except ImportError as error:
+        raise UserError('writing GGUF needs the gguf package: pip install "tokenroof[llama]"') from error
+    return gguf
+
+
+def _layout(hf_directory: Path, config: Config, family: Family, weight_format: str) -> list[_Tensor]:
+    """The file's tensors, in order."""
+    gguf = _gguf()
+    architectures = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
+    names = gguf.get_tensor_name_map(architectures[family.architecture], n_layers(config))
+    return _tensors(config, family, tensor_table(hf_directory), names, _DTYPES[weight_format])
 
 
 def _tensors(

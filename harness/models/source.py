@@ -9,23 +9,25 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from harness.errors import UserError
 from harness.models import cache, gguf_file, synthesis
+from harness.models.hf_config import read_config
 from harness.models.presets import PRESETS
 from harness.models.safetensors_file import TensorEntry, tensor_table
 from harness.roofline.architecture import Architecture, from_gguf_metadata, from_hf_config
 from harness.roofline.traffic import kv_bytes_per_token, parameter_count
+from results.store import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import pandas as pd
 
-    Progress = Callable[[str, int, int], None]
+    from backends.registry import Kind
 
-Kind = Literal["hf", "gguf"]
+    Progress = Callable[[str, int, int], None]
 
 _SEED = 0
 _NATIVE_FORMAT = "bf16"  # of synthetic weights, and of an export that states none
@@ -60,6 +62,8 @@ def resolve(spec: str) -> ModelSource:
     Raises:
         UserError: there is no such model, or its files are damaged or of another kind.
     """
+    if not spec.strip():
+        raise UserError("-m needs a model: a preset, a Hugging Face directory or a .gguf file")
     if spec in PRESETS:
         return ModelSource(spec, "preset", None, from_hf_config(PRESETS[spec]), "synthetic")
     path = Path(spec).expanduser()
@@ -75,28 +79,17 @@ def resolve(spec: str) -> ModelSource:
 
 
 def _hf_source(directory: Path) -> ModelSource:
-    config = _read_config(directory)
+    config = read_config(directory)
     table = _hf_tensors(directory)
     config.setdefault("tie_word_embeddings", "lm_head.weight" not in table)
     try:
         architecture = from_hf_config(config)
     except ValueError as error:
-        raise UserError(f"{directory / 'config.json'}: {error}") from error
+        raise UserError(
+            f"{directory / 'config.json'}: {error} (model_type {config.get('model_type')!r} is perhaps not supported)"
+        ) from error
     trained = synthesis.SYNTHETIC_KEY not in config
     return ModelSource(directory.resolve().name, "hf", directory, architecture, "trained" if trained else "synthetic")
-
-
-def _read_config(directory: Path) -> dict[str, Any]:
-    path = directory / "config.json"
-    if not path.is_file():
-        raise UserError(f"{directory}: no config.json, so this is not a Hugging Face model directory")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not readable as JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise UserError(f"{path}: not a JSON object")
-    return config
 
 
 def _gguf_source(path: Path) -> ModelSource:
@@ -106,7 +99,8 @@ def _gguf_source(path: Path) -> ModelSource:
         architecture = from_gguf_metadata(contents.metadata, tied_embeddings=tied)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
-    return ModelSource(path.stem, "gguf", path, architecture, "trained")
+    synthetic = synthesis.GGUF_SYNTHETIC_KEY in contents.metadata
+    return ModelSource(one_line(path.stem), "gguf", path, architecture, "synthetic" if synthetic else "trained")
 
 
 def prepare(source: ModelSource, kind: Kind, weight_format: str | None, progress: Progress | None = None) -> Artifact:
@@ -195,7 +189,7 @@ def weights_id(source: ModelSource) -> str:
         digest.update(text.encode())
         return digest.hexdigest()
     if source.origin == "hf":
-        digest.update(json.dumps(_read_config(source.path), sort_keys=True).encode())
+        digest.update(json.dumps(read_config(source.path), sort_keys=True).encode())
         places = [
             (name, entry.shape, entry.dtype, entry.path, entry.offset, entry.n_bytes)
             for name, entry in _hf_tensors(source.path).items()
@@ -263,20 +257,29 @@ def _file_stem(source: ModelSource) -> str:
     return f"{source.name}-{weights_id(source)[:12]}"
 
 
+def check_room(needed: int) -> None:
+    """The cache's disk must hold that many more bytes.
+
+    Raises:
+        UserError: it cannot.
+    """
+    directory = cache.directory()
+    existing = next((parent for parent in (directory, *directory.parents) if parent.exists()), Path())
+    free = shutil.disk_usage(existing).free
+    if needed > free:
+        raise UserError(
+            f"the model files need {needed / 1e9:.1f} GB of disk, {directory} has {free / 1e9:.1f} GB free; "
+            "`tokenroof models --clean` frees older models, TOKENROOF_CACHE names another disk"
+        )
+
+
 def _check_disk(source: ModelSource, kind: Kind, weight_format: str | None) -> None:
     needed = disk_needed(source, kind, weight_format)
     if needed and kind == "gguf":
         needed += disk_needed(source, "hf", None)
     if not needed:
         return
-    directory = cache.directory()
-    existing = next(parent for parent in (directory, *directory.parents) if parent.exists())
-    free = shutil.disk_usage(existing).free
-    if needed > free:
-        raise UserError(
-            f"{source.name} needs {needed / 1e9:.1f} GB of disk, {directory} has {free / 1e9:.1f} GB free; "
-            "`tokenroof models --clean` frees older models, TOKENROOF_CACHE names another disk"
-        )
+    check_room(needed)
 
 
 @functools.lru_cache

@@ -37,7 +37,8 @@ VERSION = 1
 
 ELEMENT_BYTES = 2  # bfloat16
 
-SYNTHETIC_KEY = "tokenroof_synthetic"
+SYNTHETIC_KEY = "tokenroof_synthetic"  # in config.json: the seed
+GGUF_SYNTHETIC_KEY = "tokenroof.synthetic"  # in a GGUF file exported from it
 """In `config.json`: the seed of the weights, which are not trained."""
 
 # Transformers suspects the tokenizers of models older than this of a known mistake, and warns.

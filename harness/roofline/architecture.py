@@ -42,10 +42,10 @@ def from_hf_config(config: Mapping[str, Any]) -> Architecture:
     """
     model_type = _word(config, "model_type")
     if model_type == "gpt2":
-        d_model, n_heads = _count(config, "n_embd"), _count(config, "n_head")
+        d_model, n_heads = _size(config, "n_embd"), _size(config, "n_head")
         return Architecture(
             model_type=model_type,
-            n_layers=_count(config, "n_layer"),
+            n_layers=_size(config, "n_layer"),
             d_model=d_model,
             n_heads=n_heads,
             n_kv_heads=n_heads,
@@ -55,13 +55,13 @@ def from_hf_config(config: Mapping[str, Any]) -> Architecture:
             tied_embeddings=True,
             max_context=_count(config, "n_positions"),
         )
-    d_model, n_heads = _count(config, "hidden_size"), _count(config, "num_attention_heads")
+    d_model, n_heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
     # Mixtures call it num_experts (Qwen) or num_local_experts (Mixtral).
     n_experts = _count(config, "num_experts", default=_count(config, "num_local_experts", default=0))
     d_ff = _count(config, "intermediate_size")
     return Architecture(
         model_type=model_type,
-        n_layers=_count(config, "num_hidden_layers"),
+        n_layers=_size(config, "num_hidden_layers"),
         d_model=d_model,
         n_heads=n_heads,
         n_kv_heads=_count(config, "num_key_value_heads", default=n_heads),
@@ -91,15 +91,15 @@ def from_gguf_metadata(metadata: Mapping[str, object], *, tied_embeddings: bool)
         ValueError: a key is missing or is no number; the message names it.
     """
     prefix = _word(metadata, "general.architecture")
-    d_model = _count(metadata, f"{prefix}.embedding_length")
-    n_heads = _count(metadata, f"{prefix}.attention.head_count")
+    d_model = _size(metadata, f"{prefix}.embedding_length")
+    n_heads = _size(metadata, f"{prefix}.attention.head_count")
     n_experts = _count(metadata, f"{prefix}.expert_count", default=0)
     d_ff = _count(metadata, f"{prefix}.feed_forward_length", default=0 if n_experts else None)
     tokens = metadata.get("tokenizer.ggml.tokens")
     n_tokens = len(tokens) if isinstance(tokens, Sized) else None
     return Architecture(
         model_type=_HF_MODEL_TYPES.get(prefix, prefix),
-        n_layers=_count(metadata, f"{prefix}.block_count"),
+        n_layers=_size(metadata, f"{prefix}.block_count"),
         d_model=d_model,
         n_heads=n_heads,
         n_kv_heads=_count(metadata, f"{prefix}.attention.head_count_kv", default=n_heads),
@@ -131,3 +131,10 @@ def _count(values: Mapping[str, object], key: str, *, default: int | None = None
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{key} is {value!r}, not a whole number")
     return value
+
+
+def _size(values: Mapping[str, object], key: str) -> int:
+    """A whole number that must not be missing or nothing: layers, widths, heads."""
+    if (size := _count(values, key)) == 0:
+        raise ValueError(f"{key} is 0")
+    return size

@@ -1,17 +1,21 @@
+import json
 from itertools import count
 from pathlib import Path
 from statistics import stdev
 
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from reports.summary import summarise
+from reports.summary import ENGINE, summarise
 from results.read import read
 from results.schema import COLUMNS, SCHEMA_VERSION
 from results.store import Store
 from results.verify import verify
 
 IDS = (f"{i:012x}" for i in count())
+ASKED = {"device": "auto", "weights": "bf16", "n_threads": 2, "n_gpu_layers": -1, "flash_attn": "auto"}
 PROBE = [3.0, 4.0, *[0.0] * 14]
 
 
@@ -67,21 +71,41 @@ def test_one_repetition_has_no_spread_and_prefill_only_no_decode(tmp_path: Path)
 
 
 def test_failed_repetitions_are_counted_beside_those_that_were_asked_alike(tmp_path: Path) -> None:
-    facts = {"engine_mode": "eager", "backend_version": "2", "engine_settings": {"threads": 2}}
+    engine = {"backend_version": "2", "engine_settings": {"asked": ASKED}}
+    facts = {"engine_mode": "eager", "device": "cpu", "n_threads": 2, "flash_attn": "sdpa"}
+    facts["engine_settings"] = {"asked": ASKED, "buffers": {"CPU": 7}, "host_peak_since": "case"}
     untold = {"weight_format": None, "kv_k_format": None, "kv_v_format": None, "weights_id": None, "probe_logits": None}
     lines = summary(
         tmp_path,
-        row(launch=1, decode_tok_s=10.0, **facts),
-        row(launch=2, status="failed", error="killed: out of memory", **untold),
-        row(launch=3, status="failed", error="killed: out of memory", **untold),
-        row("mlx", status="failed", error="no such kernel", **untold),
+        row(launch=2, status="failed", error="killed: out of memory", **engine, **untold),
+        row(launch=1, decode_tok_s=10.0, **engine | facts),
+        row(launch=3, status="failed", error="killed: out of memory", **engine, **untold, engine_mode="unsettled"),
+        row("mlx", status="failed", error="no such kernel", **engine, **untold),
     )
+    assert lines["settings"].tolist() == ["", ""]
     by_engine = lines.set_index("backend")
+    assert by_engine["weight_format"]["torch"] == "bf16"
     assert by_engine["n_ok"].to_dict() == {"torch": 1, "mlx": 0}
     assert by_engine["n_failed"].to_dict() == {"torch": 2, "mlx": 1}
     assert by_engine["error"].to_dict() == {"torch": "killed: out of memory", "mlx": "no such kernel"}
     assert pd.isna(by_engine["decode_tok_s"]["mlx"])
     assert pd.isna(by_engine["verified"]["mlx"])
+
+
+def test_a_failed_repetition_does_not_join_another_request_or_version(tmp_path: Path) -> None:
+    many = {"engine_settings": {"asked": ASKED | {"n_threads": 100_000}}}
+    few = {"engine_settings": {"asked": ASKED, "load_mode": "mmap"}}
+    lines = summary(
+        tmp_path,
+        row(**few, backend_version="1", engine_mode="eager"),
+        row(**many, backend_version="1", status="failed", error="crashed"),
+        row(**few, backend_version="2", status="failed", error="no such symbol"),
+    )
+    assert lines[["settings", "n_ok", "n_failed"]].to_numpy().tolist() == [
+        ["n_threads=2, version=1", 1, 0],
+        ["n_threads=100000, version=1", 0, 1],
+        ["n_threads=2, version=2", 0, 1],
+    ]
 
 
 def test_where_everything_failed_there_is_still_a_line(tmp_path: Path) -> None:
@@ -90,13 +114,16 @@ def test_where_everything_failed_there_is_still_a_line(tmp_path: Path) -> None:
     assert len(summarise(verify(read(tmp_path / "rows.csv").iloc[:0]))) == 0
 
 
-def test_settings_name_only_what_tells_lines_apart(tmp_path: Path) -> None:
+def test_settings_name_only_what_was_asked_and_tells_lines_apart(tmp_path: Path) -> None:
+    def asked(n_threads: int, n_ubatch: int, **effects: object) -> dict[str, object]:
+        return {"engine_settings": effects | {"asked": ASKED | {"n_threads": n_threads, "n_ubatch": n_ubatch}}}
+
     lines = summary(
         tmp_path,
         row("torch", engine_mode="eager"),
-        row("llama.cpp", n_threads=2, engine_settings={"n_ubatch": 512, "n_batch": 2048}),
-        row("llama.cpp", n_threads=2, engine_settings={"n_ubatch": 128, "n_batch": 2048}),
-        row("llama.cpp", n_threads=4, engine_settings={"n_ubatch": 128, "n_batch": 2048}),
+        row("llama.cpp", n_threads=2, **asked(2, 512, n_batch=20, buffers={"CPU": 1})),
+        row("llama.cpp", n_threads=2, **asked(2, 128, n_batch=30, buffers={"CPU": 2})),
+        row("llama.cpp", n_threads=4, **asked(4, 128, n_batch=40, host_peak_since="launch")),
         row("mlx", weight_format="f16"),
     )
     assert lines["settings"].tolist() == [
@@ -106,6 +133,47 @@ def test_settings_name_only_what_tells_lines_apart(tmp_path: Path) -> None:
         "n_threads=4, n_ubatch=128",
         "",
     ]
+
+
+def test_equal_requests_are_told_apart_by_the_engine_that_met_them(tmp_path: Path) -> None:
+    same = {"engine_settings": {"asked": ASKED}, "backend_version": "1"}
+    lines = summary(
+        tmp_path,
+        row(**same, engine_mode="cuda-graph", device="cuda:0"),
+        row(**same, engine_mode="eager", device="cpu"),
+    )
+    assert lines["settings"].tolist() == ["mode=cuda-graph, runs_on=cuda:0", "mode=eager, runs_on=cpu"]
+
+
+def test_rows_that_do_not_say_what_was_asked_are_told_apart_by_their_columns(tmp_path: Path) -> None:
+    lines = summary(
+        tmp_path,
+        row(n_threads=2, flash_attn="on", engine_settings={"buffers": 1}),
+        row(n_threads=2, flash_attn="on", engine_settings={"buffers": 2}),
+        row(n_threads=2, flash_attn="off"),
+    )
+    assert lines["n_ok"].tolist() == [2, 1]
+    assert lines["settings"].tolist() == ["flash_attn=on", "flash_attn=off"]
+
+
+REQUESTS = st.fixed_dictionaries({"weights": st.sampled_from([None, "bf16"]), "n_threads": st.integers(1, 2)})
+ENGINES = st.tuples(*[st.sampled_from("ab")] * len(ENGINE))
+EFFECTS = st.dictionaries(st.sampled_from(["buffers", "load_mode"]), st.integers(0, 2))
+
+
+@given(st.lists(st.tuples(REQUESTS, ENGINES, EFFECTS), min_size=1, max_size=6))
+@settings(max_examples=30, deadline=None)
+def test_a_line_is_one_request_to_one_engine(runs: list[tuple[dict[str, object], tuple[str], dict[str, int]]]) -> None:
+    rows = [
+        row(**dict(zip(ENGINE, engine, strict=True)), engine_settings=json.dumps(effects | {"asked": asked}))
+        for asked, engine, effects in runs
+    ]
+    table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS]).assign(probe_logits=None)
+    lines = summarise(verify(table))
+    assert len(lines) == len({(asked["weights"], asked["n_threads"], engine) for asked, engine, _ in runs})
+    assert lines["n_ok"].sum() == len(runs)
+    assert lines["settings"].is_unique
+    assert not lines["settings"].str.contains("None|buffers|load_mode").any()
 
 
 def test_peaks_are_the_largest_and_never_added(tmp_path: Path) -> None:

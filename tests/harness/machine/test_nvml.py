@@ -57,6 +57,25 @@ def test_a_process_is_found_among_others(monkeypatch: pytest.MonkeyPatch) -> Non
     assert nvml.process_bytes() == (5 * 2**30, None)
 
 
+def test_a_process_that_the_driver_does_not_list_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    # In a container the driver knows it by another id.
+    _driver(monkeypatch, SimpleNamespace(total=1), [SimpleNamespace(pid=1, usedGpuMemory=2**30)])
+    assert nvml.process_bytes()[0] is None
+    _driver(monkeypatch, SimpleNamespace(total=1), [])
+    assert nvml.process_bytes()[0] is None
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetName"])
+def test_a_gpu_that_is_lost_costs_no_run(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    _driver(monkeypatch, SimpleNamespace(total=1), [])
+
+    def lost(*_: Any) -> Any:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+
+    monkeypatch.setattr(pynvml, call, lost)
+    assert len(nvml.gpus()) == (1 if call == "nvmlDeviceGetName" else 0)
+
+
 def test_memory_that_windows_hides_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     _driver(monkeypatch, SimpleNamespace(total=1), [SimpleNamespace(pid=os.getpid(), usedGpuMemory=None)])
     assert nvml.process_bytes()[0] is None

@@ -158,7 +158,7 @@ def test_a_full_disk_is_told_before_anything_is_written(monkeypatch: pytest.Monk
     usage = namedtuple("usage", "free")(free=40_000_000_000)  # noqa: PYI024  # stands in for shutil's own
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
     model = source.resolve("qwen3-8b")
-    with pytest.raises(UserError, match=r"needs 49\.1 GB of disk, .* has 40\.0 GB free"):
+    with pytest.raises(UserError, match=r"need 49\.1 GB of disk, .* has 40\.0 GB free"):
         source.prepare(model, "gguf", "f32")
     assert not (tmp_path / "none").exists()
 

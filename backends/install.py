@@ -1,11 +1,10 @@
-"""The line that installs an engine so that it uses this machine's hardware, as each engine's documentation has it."""
+"""The command that installs an engine so that it uses a vendor's GPU, as each engine's documentation has it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Literal
 
-if TYPE_CHECKING:
-    from harness.machine.hardware import Vendor
+Vendor = Literal["nvidia", "apple", "amd"]
 
 _REBUILD = "pip install --force-reinstall --no-cache-dir llama-cpp-python"
 _LINES: dict[tuple[str, Vendor], str] = {
@@ -30,6 +29,12 @@ def install_line(backend: str, vendor: Vendor, system: str) -> str | None:
     """
     line = _LINES.get((backend, vendor))
     if line and line.startswith("CMAKE_ARGS") and system == "Windows":
-        setting, command = line.split('" ', 1)
-        return f'$env:{setting.replace("=", " = ", 1)}"; {command}'
+        return line.replace('CMAKE_ARGS="', '$env:CMAKE_ARGS = "', 1).replace('" pip', '"; pip', 1)
     return line
+
+
+def rebuild_line(system: str) -> str:
+    """How to build llama-cpp-python for the GPU that is usual on a system."""
+    line = install_line("llama.cpp", "apple" if system == "Darwin" else "nvidia", system)
+    others = "" if system == "Darwin" else " (AMD: -DGGML_HIP=on, others: -DGGML_VULKAN=on)"
+    return f"{line}{others}"

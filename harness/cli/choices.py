@@ -1,0 +1,8 @@
+"""The words that flags accept."""
+
+from typing import Literal
+
+Format = Literal["table", "md", "json", "csv"]
+WEIGHT_FORMATS = ("bf16", "f16", "f32")
+FLASH_ATTENTION = ("auto", "on", "off")
+KV_FORMATS = ("auto", "f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
