@@ -34,10 +34,9 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
         text; the columns of `CASE`; `n_ok` and `n_failed` repetitions; `launches` with an ok repetition; `ttft_s`,
         `prefill_tok_s` and `decode_tok_s`, each the median of the launches' medians; `decode_sd_tok_s`, the standard
         deviation of those medians where there are at least three, else of the repetitions, and `decode_sd_of`, which
-        of the two;
-        `peak_device_bytes` and `peak_host_bytes`, the largest; `verified`, `verified_with`, `verified_why` of the
-        repetition that was verified worst; `error`, the reasons of failed ones. Ordered by model, weight format and
-        case, then as the rows are.
+        of the two; `peak_device_bytes` and `peak_host_bytes`, the largest; `verified`, `verified_with`,
+        `verified_why` of the repetition that was verified worst; `error`, the reasons of failed ones. Ordered by
+        model, weight format and case, then as the rows are.
     """
     rows = _join_failed(rows.assign(asked=_asked(rows)))
     keys = [*SUBJECT, "asked", *ENGINE, *CASE]
