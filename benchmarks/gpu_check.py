@@ -35,7 +35,7 @@ from vs_transformers_generate import SHAPES, build, generate_times, session_time
 from backends import torch as torch_backend
 from backends.base import BackendError, LoadRequest
 from backends.conformance import run as run_conformance
-from backends.torch_session import TorchSession
+from backends.torch.session import TorchSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable

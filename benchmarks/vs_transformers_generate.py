@@ -22,7 +22,7 @@ import transformers
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from backends.base import LoadRequest
-from backends.torch_session import TorchSession
+from backends.torch.session import TorchSession
 
 if TYPE_CHECKING:
     from backends.base import Ids, Session

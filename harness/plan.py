@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from harness import engine_choice, limits
 from harness.errors import UserError
 from harness.machine.hardware import Machine, inspect
 from harness.models.source import check_room, disk_needed, resolve
-from harness.resume import has_case
 from harness.schedule import SHORT_GEN, cases_of, schedule, seconds
 from harness.support import unsupported
 from harness.work import Work, combinations
+from results.errors import ResultsError
+from results.read import read
 from results.store import one_line
 
 if TYPE_CHECKING:
@@ -87,7 +90,7 @@ def make_plan(options: Options) -> Plan:
     output = options.output or Path(f"{_file_name(label)}.csv")
     engines, notes = engine_choice.choose(options, machine)
     runnable, left_out = _runnable(options, sources, engines)
-    began_short = options.resume and has_case(output, label, SHORT_GEN)
+    began_short = options.resume and _has_case(output, label, SHORT_GEN)
     chosen = schedule(options, runnable, began_short=began_short)
     obstacles = (limits.memory_obstacle(work, chosen.cases) for work in runnable)
     parts = [work.estimate(chosen.cases) for work in runnable]
@@ -108,6 +111,16 @@ def make_plan(options: Options) -> Plan:
         obstacle=next((obstacle for obstacle in obstacles if obstacle), None),
         notes=(*notes, *left_out, *([chosen.note] if chosen.note else [])),
     )
+
+
+def _has_case(output: Path, label: str, n_gen: int) -> bool:
+    """Whether the last row that a machine wrote generated so many tokens; no, if the file must be mended first."""
+    try:
+        rows = read(output) if output.exists() else pd.DataFrame({"machine": [], "n_gen": []})
+    except ResultsError:
+        return False
+    generated = rows.loc[rows["machine"] == label, "n_gen"]
+    return len(generated) > 0 and int(generated.iloc[-1]) == n_gen
 
 
 def _file_name(label: str) -> str:

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from results.errors import ResultsError
 from results.read import read
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from harness.models.source import Artifact
     from harness.plan import Plan
     from harness.work import Work
@@ -52,16 +49,6 @@ def measured(plan: Plan, artifacts: dict[Work, Artifact]) -> Done:
     run_id = str(rows["run_id"].iloc[-1])
     rows = rows[rows["run_id"] == run_id]
     return Done(run_id, int(rows["launch"].max()), Counter(_keys(rows[rows["status"] == "ok"])))
-
-
-def has_case(output: Path, label: str, n_gen: int) -> bool:
-    """Whether the last row that a machine wrote generated so many tokens; no, if the file must be mended first."""
-    try:
-        rows = read(output) if output.exists() else pd.DataFrame({"machine": [], "n_gen": []})
-    except ResultsError:
-        return False
-    generated = rows.loc[rows["machine"] == label, "n_gen"]
-    return len(generated) > 0 and int(generated.iloc[-1]) == n_gen
 
 
 def missing(plan: Plan, work: Work, done: Counter[str], artifact: Artifact) -> list[Due]:

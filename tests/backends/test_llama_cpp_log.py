@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends import llama_cpp_log
+from backends.llama_cpp import engine_log
 
 TWO_GPUS = """\
 load_tensors: loading model tensors, this can take a while... (load_mode = mmap)
@@ -28,7 +28,7 @@ MIB = 2**20
 
 
 def test_buffers_are_counted_by_name_and_use():
-    assert llama_cpp_log.buffer_bytes(TWO_GPUS) == {
+    assert engine_log.buffer_bytes(TWO_GPUS) == {
         "CPU_Mapped": {"model": 105_119_744},
         "CUDA0": {"model": 50 * MIB + MIB // 2, "kv": 3 * MIB, "compute": 4 * MIB},
         "CUDA10": {"model": 7 * MIB},
@@ -38,42 +38,42 @@ def test_buffers_are_counted_by_name_and_use():
 
 def test_a_recurrent_state_counts_as_kv_cache():
     text = "llama_memory_recurrent:        CPU RS buffer size =     1.50 MiB\n"
-    assert llama_cpp_log.buffer_bytes(text) == {"CPU": {"kv": 3 * MIB // 2}}
+    assert engine_log.buffer_bytes(text) == {"CPU": {"kv": 3 * MIB // 2}}
 
 
 def test_a_device_has_its_own_buffers_and_no_other():
-    buffers = llama_cpp_log.buffer_bytes(TWO_GPUS)
-    assert llama_cpp_log.on_device(buffers, "CUDA0") == buffers["CUDA0"]
-    assert llama_cpp_log.on_device(buffers, "CUDA1") == {}
+    buffers = engine_log.buffer_bytes(TWO_GPUS)
+    assert engine_log.on_device(buffers, "CUDA0") == buffers["CUDA0"]
+    assert engine_log.on_device(buffers, "CUDA1") == {}
     metal = {"MTL0_Mapped": {"model": 5}, "MTL0": {"kv": 2}, "MTL0_Private": {"kv": 1}, "CPU": {"model": 9}}
-    assert llama_cpp_log.on_device(metal, "MTL0") == {"model": 5, "kv": 3}
+    assert engine_log.on_device(metal, "MTL0") == {"model": 5, "kv": 3}
 
 
 def test_each_layer_has_its_device_the_output_layer_last():
-    assert llama_cpp_log.layer_devices(TWO_GPUS) == ["CPU", "CUDA0", "CUDA1"]
+    assert engine_log.layer_devices(TWO_GPUS) == ["CPU", "CUDA0", "CUDA1"]
 
 
 @given(st.lists(st.sampled_from(["CPU", "CUDA0", "MTL0"]), min_size=1, max_size=130))
 def test_layers_stay_in_order_past_ten_and_a_hundred(devices):
     lines = [f"load_tensors: layer {i:3d} assigned to device {name}, is_swa = 0" for i, name in enumerate(devices)]
-    assert llama_cpp_log.layer_devices("\n".join(lines)) == devices
+    assert engine_log.layer_devices("\n".join(lines)) == devices
 
 
 @given(st.integers(min_value=1, max_value=10**7))
 def test_a_buffer_of_hundredths_of_mebibytes_comes_back(hundredths):
     text = f"load_tensors:          CPU model buffer size = {hundredths / 100:8.2f} MiB\n"
-    size = llama_cpp_log.buffer_bytes(text)["CPU"]["model"]
+    size = engine_log.buffer_bytes(text)["CPU"]["model"]
     assert abs(size - hundredths * MIB / 100) <= 0.5
 
 
 def test_flash_attention_is_what_auto_became():
-    assert llama_cpp_log.flash_attention(TWO_GPUS) == "off"
-    assert llama_cpp_log.flash_attention("llama_context: flash_attn            = enabled\n") == "on"
+    assert engine_log.flash_attention(TWO_GPUS) == "off"
+    assert engine_log.flash_attention("llama_context: flash_attn            = enabled\n") == "on"
     resolved = "llama_context: flash_attn            = auto\nresolve_fused_ops: Flash Attention enabled\n"
-    assert llama_cpp_log.flash_attention(resolved) == "on"
-    assert llama_cpp_log.flash_attention("llama_context: flash_attn            = auto\n") is None
+    assert engine_log.flash_attention(resolved) == "on"
+    assert engine_log.flash_attention("llama_context: flash_attn            = auto\n") is None
 
 
 def test_load_mode():
-    assert llama_cpp_log.load_mode(TWO_GPUS) == "mmap"
-    assert llama_cpp_log.load_mode("") is None
+    assert engine_log.load_mode(TWO_GPUS) == "mmap"
+    assert engine_log.load_mode("") is None

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, Gemma3TextConfig, GPT2Config, Lla
 from backends import mlx
 from backends.base import BackendError, LoadRequest, OutOfMemoryError
 from backends.conformance import assert_conforms
-from backends.mlx_errors import engine_errors
+from backends.mlx.errors import engine_errors
 
 mx = pytest.importorskip("mlx.core", reason="mlx is not published for this system")
 

@@ -3,7 +3,7 @@ import time
 import pytest
 from torch.backends import mkldnn
 
-from backends.torch_linear import linear_products, prefers_onednn
+from backends.torch.linear import linear_products, prefers_onednn
 
 
 @pytest.mark.parametrize("onednn", [True, False])

@@ -8,9 +8,9 @@ import torch
 import transformers
 
 from backends.base import BackendError, LoadRequest
-from backends.torch_attention import KvCache, attend
-from backends.torch_session import TorchSession
-from backends.torch_steps import IdRing, StaticStep, inductor_options
+from backends.torch.attention import KvCache, attend
+from backends.torch.session import TorchSession
+from backends.torch.steps import IdRing, StaticStep, inductor_options
 
 CPU = torch.device("cpu")
 SMALL = {

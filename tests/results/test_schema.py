@@ -7,7 +7,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "columns.md"
 
 
 def test_the_documentation_has_every_column_as_declared() -> None:
-    documented = re.findall(r"^\| `(\w+)` \| (\w+) \| (yes)? ?\| (.+) \|$", DOCUMENT.read_text(encoding="utf-8"), re.M)
+    documented = re.findall(
+        r"^\| `(\w+)` \| (\w+) \| (yes)? ?\| (.+) \|$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE
+    )
     declared = [(column.name, column.kind, "yes" if column.required else "", column.meaning) for column in COLUMNS]
     assert documented == declared
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING
 
-from backends import llama_cpp_devices
 from backends.base import BackendError
 from backends.install import rebuild_line
+from backends.llama_cpp import gpu_registry
 
 if TYPE_CHECKING:
     from backends.base import LoadRequest
-    from backends.llama_cpp_devices import Gpu
+    from backends.llama_cpp.gpu_registry import Gpu
 
 _KV_FORMATS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl")
 
@@ -37,7 +37,7 @@ def check(request: LoadRequest) -> None:
 
 def placement(request: LoadRequest) -> tuple[list[Gpu] | None, int]:
     """Which GPUs llama.cpp may use (None: its own choice), and how many layers go there (-1: all)."""
-    gpus = llama_cpp_devices.gpus()
+    gpus = gpu_registry.gpus()
     asked = request.n_gpu_layers
     if request.device == "cpu":
         if asked > 0:

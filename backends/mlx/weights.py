@@ -10,7 +10,7 @@ from mlx.utils import tree_flatten, tree_map_with_path
 from mlx_lm.utils import load_model
 
 from backends.base import BackendError
-from backends.mlx_errors import engine_errors
+from backends.mlx.errors import engine_errors
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,6 +1,6 @@
 """MLX, by mlx-lm's models and caches: on Metal, on CUDA or on the CPU, whichever the installed mlx offers.
 
-What imports the engine lives in `mlx_device`, `mlx_weights` and `mlx_session`.
+What imports the engine lives in `devices`, `weights` and `session`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 def describe() -> EngineInfo:
     """The versions of mlx and mlx-lm, and the accelerator that this build of mlx can use here."""
-    from backends import mlx_device
+    from backends.mlx import devices
 
-    return mlx_device.describe()
+    return devices.describe()
 
 
 def load(request: LoadRequest) -> Session:
@@ -28,12 +28,12 @@ def load(request: LoadRequest) -> Session:
             something that MLX does not have.
         OutOfMemoryError: the weights do not fit.
     """
-    from backends import mlx_device, mlx_session, mlx_weights
+    from backends.mlx import devices, session, weights
 
     if request.engine_options:
         raise BackendError(f"mlx knows no engine option {', '.join(request.engine_options)}")
     if request.flash_attn != "auto":
         raise BackendError("mlx has one attention kernel: use -fa auto")
-    device = mlx_device.use(request.device)
-    model, config = mlx_weights.load(request.artifact, request.weight_format)
-    return mlx_session.MlxSession(model, config, request, device)
+    device = devices.use(request.device)
+    model, config = weights.load(request.artifact, request.weight_format)
+    return session.MlxSession(model, config, request, device)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from backends.base import Ids
-    from backends.torch_attention import KvCache
+    from backends.torch.attention import KvCache
 
     # tokens [batch, 1], position ids [1, 1], mask [1, 1, 1, capacity] -> logits [batch, 1, vocab]
     Forward = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]

@@ -4,7 +4,7 @@ How a token is decoded (`engine_mode`):
 
 - "eager": one ordinary forward pass a step over a view of the cache that ends at the context. The default everywhere
   but on CUDA.
-- "compiled": the step of `torch_steps`, through torch.compile. On a CPU it gains 4 % with a model of a billion
+- "compiled": the step of `steps`, through torch.compile. On a CPU it gains 4 % with a model of a billion
   parameters, whose step is the reading of its weights, and 18 % with one of 30 million; but it needs a C++ compiler,
   and half a minute for every shape, so it runs only when asked for.
 - "cuda-graph": the same step, compiled where that works, captured in a CUDA graph and replayed. The default on CUDA.
@@ -24,9 +24,9 @@ import torch
 import transformers
 
 from backends.base import BackendError, Facts, Memory, OutOfMemoryError, Session
-from backends.torch_attention import ATTENTION, SPLIT, KvCache, register
-from backends.torch_linear import linear_products, prefers_onednn
-from backends.torch_steps import ASYNCHRONOUS, IdRing, StaticStep, inductor_options
+from backends.torch.attention import ATTENTION, SPLIT, KvCache, register
+from backends.torch.linear import linear_products, prefers_onednn
+from backends.torch.steps import ASYNCHRONOUS, IdRing, StaticStep, inductor_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

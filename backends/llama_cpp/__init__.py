@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from backends import llama_cpp_devices, llama_cpp_log, llama_cpp_request
 from backends.base import BackendError, EngineInfo, Facts, Memory, OutOfMemoryError, Session
-from backends.llama_cpp_batch import TokenBatch
+from backends.llama_cpp import engine_log, gpu_registry, placement
+from backends.llama_cpp.batch import TokenBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
     from backends.base import Ids, LoadRequest, Logits
-    from backends.llama_cpp_devices import Gpu
-    from backends.llama_cpp_log import EngineLog
+    from backends.llama_cpp.engine_log import EngineLog
+    from backends.llama_cpp.gpu_registry import Gpu
 
 
 def describe() -> EngineInfo:
@@ -30,7 +30,7 @@ def describe() -> EngineInfo:
     return EngineInfo(
         version=_engine()[0].__version__,
         build=_build(),
-        accelerators=tuple(gpu.accelerator for gpu in llama_cpp_devices.gpus()),
+        accelerators=tuple(gpu.accelerator for gpu in gpu_registry.gpus()),
     )
 
 
@@ -43,7 +43,7 @@ def load(request: LoadRequest) -> Session:
         OutOfMemoryError: the weights do not fit.
         BackendError: the file cannot be loaded, or the request cannot be honoured by this build.
     """
-    llama_cpp_request.check(request)
+    placement.check(request)
     return LlamaCppSession(request)
 
 
@@ -56,7 +56,7 @@ class LlamaCppSession(Session):
         self._context: int | None = None
         self._context_buffers: dict[str, dict[str, int]] = {}
         self._flash_attention: str | None = None
-        self._load_model(*llama_cpp_request.placement(request))
+        self._load_model(*placement.placement(request))
         self._vocab_size: int = self._llama.llama_vocab_n_tokens(self._llama.llama_model_get_vocab(self._model))
         try:
             self._check_loaded()
@@ -82,13 +82,13 @@ class LlamaCppSession(Session):
             reason = self._log.take_errors().replace(path, self._request.artifact.name)
             raise _failure(self._request.artifact.name, reason)
         log = self._log.text()
-        self._load_mode = llama_cpp_log.load_mode(log)
-        self._model_buffers = llama_cpp_log.buffer_bytes(log)
+        self._load_mode = engine_log.load_mode(log)
+        self._model_buffers = engine_log.buffer_bytes(log)
         self._layer_gpus = [
             gpu
-            for device in llama_cpp_log.layer_devices(log)
-            for gpu in llama_cpp_devices.gpus()
-            if gpu.accelerator.id == device and llama_cpp_log.on_device(self._model_buffers, device)
+            for device in engine_log.layer_devices(log)
+            for gpu in gpu_registry.gpus()
+            if gpu.accelerator.id == device and engine_log.on_device(self._model_buffers, device)
         ]
 
     def _check_loaded(self) -> None:
@@ -125,7 +125,7 @@ class LlamaCppSession(Session):
         params.n_batch = self._request.n_batch
         params.n_ubatch = self._request.n_ubatch
         params.n_threads = params.n_threads_batch = self._request.n_threads
-        params.flash_attn_type = llama_cpp_request.FLASH_ATTENTION[self._request.flash_attn]
+        params.flash_attn_type = placement.FLASH_ATTENTION[self._request.flash_attn]
         params.type_k = _ggml_type(self._kv_format(self._request.kv_k_format))
         params.type_v = _ggml_type(self._kv_format(self._request.kv_v_format))
         # As in llama-bench: a sliding window's cache holds the window, not the whole context.
@@ -136,8 +136,8 @@ class LlamaCppSession(Session):
         if not self._context:
             raise _failure(f"{batch} x {context_tokens} tokens of context", self._log.take_errors())
         log = self._log.text()
-        self._context_buffers = llama_cpp_log.buffer_bytes(log)
-        self._flash_attention = llama_cpp_log.flash_attention(log)
+        self._context_buffers = engine_log.buffer_bytes(log)
+        self._flash_attention = engine_log.flash_attention(log)
         self._capacity: int = self._llama.llama_n_batch(self._context)
         self._batch = TokenBatch(self._capacity, batch)
         self._length = 0
@@ -292,7 +292,7 @@ class LlamaCppSession(Session):
         }
 
     def memory(self) -> Memory:
-        """Bytes of the buffers that llama.cpp logged, right to 5 KiB each (see `llama_cpp_log`).
+        """Bytes of the buffers that llama.cpp logged, right to 5 KiB each (see `engine_log`).
 
         It allocates them before the first token, so they are also the peak. What the driver and CUDA's scratch pool
         take is not logged, and not counted.
@@ -300,7 +300,7 @@ class LlamaCppSession(Session):
         unavailable = {}
         buffers = self._buffers()
         device_bytes = sum(
-            sum(llama_cpp_log.on_device(buffers, gpu.accelerator.id).values()) for gpu in llama_cpp_devices.gpus()
+            sum(engine_log.on_device(buffers, gpu.accelerator.id).values()) for gpu in gpu_registry.gpus()
         )
         kv_bytes = sum(uses.get("kv", 0) for uses in buffers.values())
         if not device_bytes:
@@ -345,7 +345,7 @@ class LlamaCppSession(Session):
 
 
 def _failure(what: str, reason: str) -> BackendError:
-    kind = OutOfMemoryError if llama_cpp_log.tells_of_no_memory(reason) else BackendError
+    kind = OutOfMemoryError if engine_log.tells_of_no_memory(reason) else BackendError
     return kind(f"{what}: {reason}")
 
 
@@ -360,7 +360,7 @@ def _engine() -> tuple[ModuleType, EngineLog]:
     """The library, started once a process, with its log led here instead of to the terminal."""
     import llama_cpp
 
-    log = llama_cpp_log.EngineLog()
+    log = engine_log.EngineLog()
     log.attach(llama_cpp)
     llama_cpp.llama_backend_init()
     return llama_cpp, log
@@ -372,4 +372,4 @@ def _build() -> str:
     llama, _ = _engine()
     info = " ".join(llama.llama_print_system_info().decode().split())
     on = info.replace(" = 1", "").replace(" : ", ": ").replace(" |", "")
-    return f"llama.cpp {llama.llama_version().decode()}, ggml {llama_cpp_devices.ggml_version()}, {on.strip()}"
+    return f"llama.cpp {llama.llama_version().decode()}, ggml {gpu_registry.ggml_version()}, {on.strip()}"

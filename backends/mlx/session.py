@@ -11,9 +11,9 @@ import numpy as np
 from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_prompt_cache
 from mlx_lm.utils import get_total_parameters
 
-from backends import mlx_device, mlx_weights
 from backends.base import BackendError, Facts, Memory, Session
-from backends.mlx_errors import engine_errors
+from backends.mlx import devices, weights
+from backends.mlx.errors import engine_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +53,8 @@ class MlxSession(Session):
         with engine_errors(f"mlx-lm cannot run {request.artifact.name}"):
             logits = model(mx.zeros((1, 1), mx.int32))
         self._vocab_size = int(logits.shape[-1])
-        self._kv_format = mlx_weights.format_of(logits.dtype)
-        self._weight_format = request.weight_format or mlx_weights.stored_format(model, config)
+        self._kv_format = weights.format_of(logits.dtype)
+        self._weight_format = request.weight_format or weights.stored_format(model, config)
         # MLX's gathered matrix product, which picks the experts, has no other kernel on the CPU.
         experts = config.get("num_experts") or config.get("num_local_experts")
         if experts and not self._on_gpu and self._weight_format != "f32":
@@ -65,7 +65,7 @@ class MlxSession(Session):
         if 0 <= request.n_gpu_layers < self._gpu_layers():
             raise BackendError(f"mlx puts all layers on the GPU, not {request.n_gpu_layers}: use -ngl -1")
         # mlx-lm keeps this much resident while it generates.
-        self._wired_bytes = mlx_device.recommended_working_set() if self._on_gpu else None
+        self._wired_bytes = devices.recommended_working_set() if self._on_gpu else None
         self._wired_bytes_before = mx.set_wired_limit(self._wired_bytes) if self._wired_bytes else 0
 
     @property
@@ -143,17 +143,17 @@ class MlxSession(Session):
     def facts(self) -> Facts:
         """Counted from the loaded arrays; MLX itself describes the device."""
         unavailable = {"n_threads": "MLX takes no thread count"}
-        device_name = mlx_device.name() if self._on_gpu else None
-        device_memory_bytes = mlx_device.total_memory() if self._on_gpu else None
+        device_name = devices.name() if self._on_gpu else None
+        device_memory_bytes = devices.total_memory() if self._on_gpu else None
         if self._on_gpu and device_name is None:
             unavailable["device_name"] = "MLX does not tell it"
         if self._on_gpu and device_memory_bytes is None:
             unavailable["device_memory_bytes"] = "MLX does not tell it"
         return Facts(
             backend_version=version("mlx"),
-            engine_build=mlx_device.build(),
+            engine_build=devices.build(),
             engine_mode="async-eval",
-            device=(self._on_gpu and mlx_device.accelerator()) or "cpu",
+            device=(self._on_gpu and devices.accelerator()) or "cpu",
             device_name=device_name,
             device_memory_bytes=device_memory_bytes,
             n_threads=None,
@@ -161,7 +161,7 @@ class MlxSession(Session):
             flash_attn="sdpa",
             n_params=get_total_parameters(self._model),
             weight_format=self._weight_format,
-            weight_bytes=sum(array.nbytes for array in mlx_weights.arrays(self._model.parameters())),
+            weight_bytes=sum(array.nbytes for array in weights.arrays(self._model.parameters())),
             kv_k_format=self._kv_format,
             kv_v_format=self._kv_format,
             kv_allocated_tokens=self._kv_allocated_tokens(),
@@ -221,7 +221,7 @@ class MlxSession(Session):
     def _kv_arrays(self) -> list[mx.array]:
         """Every array that the cache holds: a layer's `state` may show only the part in use."""
         layers = [part for layer in self._cache for part in getattr(layer, "caches", (layer,))]
-        return mlx_weights.arrays([vars(layer) for layer in layers])
+        return weights.arrays([vars(layer) for layer in layers])
 
     def _kv_allocated_tokens(self) -> int:
         """What the largest layer holds room for; before the first token, what the context will take."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from backends.base import LoadRequest
-    from backends.torch_session import TorchSession
+    from backends.torch.session import TorchSession
 
 _DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", None: "auto"}
 _ONLY_THIS_DIRECTORY = {"local_files_only": True, "trust_remote_code": False}
@@ -28,7 +28,7 @@ def describe() -> EngineInfo:
     import torch
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    from backends.torch_session import build
+    from backends.torch.session import build
 
     return EngineInfo(torch.__version__, build(), _accelerators(), tuple(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
 
@@ -42,7 +42,7 @@ def load(request: LoadRequest) -> TorchSession:
     """
     import torch
 
-    from backends.torch_session import TorchSession
+    from backends.torch.session import TorchSession
 
     config = _config(request)
     # No layers on the GPU, and no device named: the CPU is meant.

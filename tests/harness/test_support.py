@@ -1,0 +1,141 @@
+"""Each reason why an engine cannot do a work, and that a work without one has none."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from backends.base import EngineInfo
+from harness.estimate import Rates
+from harness.machine.hardware import Machine
+from harness.models.gguf_export import export
+from harness.models.presets import PRESETS
+from harness.models.source import resolve
+from harness.models.synthesis import synthesise
+from harness.options import Options
+from harness.plan import make_plan
+from harness.support import unsupported
+from harness.work import Work, combinations
+
+_TINY = {
+    "vocab_size": 512, "bos_token_id": 1, "eos_token_id": 2, "num_hidden_layers": 1, "hidden_size": 64,
+    "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32,
+}  # fmt: skip
+_ENGINE = EngineInfo("1.0", "CPU")
+
+
+@pytest.fixture(autouse=True)
+def _known_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which works there are does not depend on this host's speed, and measuring it takes time."""
+    monkeypatch.setattr("harness.estimate.host_rates", lambda: Rates(1e10, 1e11))
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("support") / "tiny"
+    synthesise(PRESETS["llama-3.2-1b"] | _TINY, directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def tiny_gguf(tiny: Path) -> Path:
+    path = tiny.with_name("tiny.gguf")
+    export(tiny, path, "bf16")
+    return path
+
+
+@pytest.fixture
+def olmo(tiny: Path, tmp_path: Path) -> Path:
+    """A family that transformers has and the export has not."""
+    config = json.loads((tiny / "config.json").read_text())
+    for file in tiny.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config |= {"architectures": ["Olmo2ForCausalLM"], "model_type": "olmo2"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    return tmp_path
+
+
+def _work(backend: str, options: Options, engine: EngineInfo = _ENGINE) -> Work:
+    (work,) = combinations(options, [resolve(model) for model in options.models], {backend: engine})
+    return work
+
+
+def _reason(backend: str, engine: EngineInfo = _ENGINE, **options: object) -> str | None:
+    asked = Options(**options)
+    return unsupported(_work(backend, asked, engine), asked)
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx", "llama.cpp"])
+@pytest.mark.parametrize("model", sorted(PRESETS))
+def test_every_engine_runs_every_preset(backend: str, model: str) -> None:
+    engine = EngineInfo("1.0", "CPU", model_types=("gpt2", "llama", "mistral", "qwen3", "qwen3_moe"))
+    assert _reason(backend, engine, models=model, batch=(1, 8), device="cpu", n_threads=1) is None
+
+
+def test_a_gguf_runs_in_llama_cpp_alone_and_as_it_is(tiny_gguf: Path) -> None:
+    model = str(tiny_gguf)
+    assert _reason("llama.cpp", models=model) is None
+    assert "only llama.cpp reads .gguf" in _reason("torch", models=model)
+    assert "only llama.cpp reads .gguf" in _reason("mlx", models=model)
+    assert "-w cannot convert a .gguf" in _reason("llama.cpp", models=model, weights="f16")
+
+
+def test_an_engine_must_have_code_for_the_family() -> None:
+    old = EngineInfo("1.0", "CPU", model_types=("gpt2", "llama"))
+    assert _reason("torch", old, models="llama-3.2-1b") is None
+    assert "'qwen3_moe'" in _reason("torch", old, models="qwen3-30b-a3b")
+
+
+def test_layers_cannot_be_on_a_gpu_that_is_forbidden() -> None:
+    assert "--device cpu forbids it" in _reason("llama.cpp", device="cpu", n_gpu_layers=10)
+    assert _reason("llama.cpp", device="cpu", n_gpu_layers=0) is None
+    assert _reason("llama.cpp", device="gpu", n_gpu_layers=10) is None
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx", "llama.cpp"])
+def test_threads_are_limited_by_the_cores(backend: str) -> None:
+    cores = psutil.cpu_count()
+    assert _reason(backend, n_threads=cores) is None
+    assert f"{cores} logical cores" in _reason(backend, n_threads=cores + 1)
+
+
+@pytest.mark.parametrize("backend", ["torch", "mlx"])
+def test_what_only_llama_cpp_has_is_refused_elsewhere(backend: str) -> None:
+    assert "-ngl" in _reason(backend, n_gpu_layers=0)
+    assert "-ngl" in _reason(backend, n_gpu_layers=12)
+    assert "-fa" in _reason(backend, flash_attn="on")
+    assert "-ctk" in _reason(backend, kv_k_format="q8_0")
+    assert "-ctv" in _reason(backend, kv_v_format="f16")
+    assert _reason(backend, kv_k_format="bf16", kv_v_format="bf16") is None, "the weights' format is what it does"
+
+
+def test_llama_cpp_takes_so_many_sequences_at_once() -> None:
+    assert _reason("llama.cpp", batch=(1, 256)) is None
+    assert "-B 257" in _reason("llama.cpp", batch=(1, 257))
+    assert "-B 33" in _reason("llama.cpp", batch=33, n_batch=32)
+    assert _reason("torch", batch=257) is None
+
+
+def test_quantised_values_need_flash_attention() -> None:
+    assert "flash attention" in _reason("llama.cpp", kv_v_format="q8_0", flash_attn="off")
+    assert _reason("llama.cpp", kv_v_format="q8_0", flash_attn="on") is None
+    assert _reason("llama.cpp", kv_v_format="f16", flash_attn="off") is None
+    assert _reason("llama.cpp", kv_k_format="q8_0", flash_attn="off") is None
+
+
+def test_what_the_export_does_not_know_is_left_to_the_other_engines(
+    olmo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def describe(names: Iterable[str]) -> dict[str, EngineInfo]:
+        return dict.fromkeys(names, EngineInfo("1.0", "CPU", model_types=None))
+
+    monkeypatch.setattr("harness.engine_choice.describe", describe)
+    monkeypatch.setattr("harness.plan.inspect", lambda: Machine("Linux", "a CPU", 1, 2**34, ()))
+    case = {"models": str(olmo), "n_prompt": 8, "n_gen": 8}
+    plan = make_plan(Options(**case))
+    assert [work.backend for work in plan.works] == ["torch"]
+    assert any("llama.cpp left out" in note and "'Olmo2ForCausalLM'" in note for note in plan.notes)
+
+    assert "Olmo2ForCausalLM" in _reason("llama.cpp", **case)
