@@ -33,7 +33,7 @@ class Clock:
     @property
     def left_s(self) -> float:
         """Seconds that the rest should take."""
-        return sum(ahead * self._scale(work) for work, ahead in self._ahead.items())
+        return sum(max(ahead, 0.0) * self._scale(work) for work, ahead in self._ahead.items())
 
     def loaded(self, work: Work) -> None:
         """The model was loaded and its probe scored."""
@@ -47,9 +47,16 @@ class Clock:
         """A repetition was measured."""
         self._finish(work, self._estimates[work].case_s[case])
 
-    def give_up(self, work: Work, case: Case, repetitions: int) -> None:
-        """Work that will not be done after all."""
-        self._ahead[work] -= repetitions * self._estimates[work].case_s[case]
+    def give_up(self, work: Work, case: Case, repetitions: int, *, warm: bool) -> None:
+        """Repetitions that will not be done after all, with their warm-up if that did not come either."""
+        estimate = self._estimates[work]
+        self._ahead[work] -= repetitions * estimate.case_s[case]
+        if not warm:
+            self._ahead[work] -= estimate.fill_s[case] + estimate.case_s[case]
+
+    def skip(self, work: Work) -> None:
+        """A launch of which nothing is left is not begun."""
+        self._ahead[work] -= self._estimates[work].load_s + self._estimates[work].probe_s
 
     def _finish(self, work: Work, expected_s: float) -> None:
         now = time.monotonic()

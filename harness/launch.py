@@ -64,6 +64,7 @@ class Launch:
         self._asked = dict(due)
         self._cases = list(due)
         self._current: Case | None = None
+        self._warm: set[Case] = set()
         self.failed: list[Case] = []
 
     def run(self) -> None:
@@ -83,7 +84,7 @@ class Launch:
             repetitions = self._due.pop(case)
             self.failed.append(case)
             done = self._asked[case] - repetitions
-            self._clock.give_up(self._work, case, repetitions)
+            self._clock.give_up(self._work, case, repetitions, warm=case in self._warm)
             self._keep(self._rows.failed(case, done + 1, reason, self._engine_options), None)
         self._current = None
 
@@ -125,6 +126,7 @@ class Launch:
                 self._current = self._cases[event["index"]]
                 self._doing(f"{self._work}: {self._current}, warming up")
             case "warm":
+                self._warm.add(self._cases[event["index"]])
                 self._clock.warm(self._work, self._cases[event["index"]])
                 self._doing(f"{self._work}: {self._current}, measuring")
             case "repetition":

@@ -63,6 +63,9 @@ class ConsoleReporter(Reporter):
         """Show the gigabytes, and the time left at the rate so far."""
         if label != self._label:
             self._started = time.monotonic()
+            if not self._live:
+                self._say(f"{label}, {total / 1e9:.1f} GB")
+                self._label = label
         left_s = (time.monotonic() - self._started) * (total - done) / max(done, 1)
         self._show(label, f"{label}, {done / 1e9:.1f} of {total / 1e9:.1f} GB", done / max(total, 1), left_s)
 
@@ -90,9 +93,12 @@ class ConsoleReporter(Reporter):
         """Take the bar away."""
         self._progress.stop()
 
+    def _say(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     def _show(self, label: str, text: str, share: float, left_s: float) -> None:
         if not self._live and label != self._label:
-            self._console.print(f"{label} … {time_left(left_s)}", highlight=False, markup=False, soft_wrap=True)
+            self._say(f"{label} … {time_left(left_s)}")
         self._label = label
         if not self._live:
             return

@@ -85,8 +85,13 @@ def rows_of(plan: Plan, artifacts: dict[Work, Artifact], rows: pd.DataFrame, run
 def _keys(rows: pd.DataFrame) -> pd.Series[str]:
     """What each row was asked to measure, comparable with `_key`."""
     cells = rows[["engine_settings", *_KEY]].astype(object).itertuples(index=False)
-    keys = [json.dumps([json.loads(settings or "{}").get("asked"), *rest], sort_keys=True) for settings, *rest in cells]
+    keys = [json.dumps([_asked(settings), *rest], sort_keys=True) for settings, *rest in cells]
     return pd.Series(keys, index=rows.index, dtype=object)
+
+
+def _asked(engine_settings: object) -> object:
+    """Of a cell, which may be empty or lack it in rows that somebody made otherwise."""
+    return json.loads(engine_settings).get("asked") if isinstance(engine_settings, str) else None
 
 
 def _planned(plan: Plan, artifacts: dict[Work, Artifact]) -> set[str]:

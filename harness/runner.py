@@ -104,9 +104,18 @@ class _Runner:
             self._reporter.note(f"nothing is missing in {self._plan.output}")
         try:
             for work, due in self._turns:
-                self._turn(work, {case: n for case, n in due.items() if (work, case) not in self._hopeless})
+                self._turn(work, self._hopeful(work, due))
         except TimeOverError:
             self._reporter.note(f"--max-time is over; {self._plan.output} holds what was measured, --resume goes on")
+
+    def _hopeful(self, work: Work, due: Due) -> Due:
+        """What is due without the cases that have failed; the clock forgets those."""
+        left = {case: n for case, n in due.items() if (work, case) not in self._hopeless}
+        for case in due.keys() - left.keys():
+            self._clock.give_up(work, case, due[case], warm=False)
+        if not left:
+            self._clock.skip(work)
+        return left
 
     def _turn(self, work: Work, due: Due) -> None:
         """Start workers until every case is measured or has failed; one that ends early is followed by another."""

@@ -1,0 +1,66 @@
+"""`tokenroof run --dry-run`: a plan in words, and nothing written."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOKENROOF = Path(sys.executable).with_name("tokenroof")
+
+
+def _dry_run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"TOKENROOF_CACHE": str(folder / "cache")}
+    command = [TOKENROOF, "run", "--dry-run", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=120
+    )
+
+
+def test_the_plan_is_printed_and_nothing_is_written(tmp_path: Path) -> None:
+    case = ["-m", "gpt2-mini", "-p", "16", "-n", "8", "-d", "0,32", "-B", "2", "-r", "4", "--launches", "2"]
+    result = _dry_run(tmp_path, *case, "--backend", "simulated", "-t", "1", "--machine", "spark")
+    assert result.returncode == 0, result.stderr
+    machine, run, *rest = result.stdout.splitlines()
+    assert re.fullmatch(r"machine {3}spark: .+, \d+ cores, [\d.]+ GB, .+", machine)
+    assert run == "run       gpt2-mini bf16 on simulated on the CPU"
+    assert rest[:3] == [
+        "case      p16 n8 d0 B2",
+        "case      p16 n8 d32 B2",
+        "rows      1 works × 2 cases × 2 launches × 4 repetitions, to spark.csv",
+    ]
+    # 24.7 million parameters in bf16 are 0.05 GB on disk; in memory the KV cache and the engine itself come on top.
+    assert re.fullmatch(
+        r"needs {5}about \d+ s of measuring, 0\.0 GB of disk for models, 0\.[5-9] GB of memory", rest[3]
+    )
+    assert rest[4:] == ["note      simulated rows measure no machine: they prove the harness's own timing"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_be_run_is_said(tmp_path: Path) -> None:
+    case = ["-m", "llama-3.1-8b", "--backend", "simulated", "-p", "16", "-n", "8", "-d", "131000", "-B", "200"]
+    result = _dry_run(tmp_path, *case)
+    if result.returncode == 2:  # a disk too small for 16 GB is told first
+        assert "GB of disk" in result.stderr
+    else:
+        # 131 024 tokens of 200 sequences at 131 072 B each are 3 435 GB.
+        assert re.search(r"(?m)^cannot    llama-3\.1-8b bf16 on simulated needs about 345\d\.\d GB", result.stdout)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("format_", ["json", "csv", "md"])
+def test_a_plan_is_for_people(tmp_path: Path, format_: str) -> None:
+    result = _dry_run(tmp_path, "-m", "gpt2-mini", "--backend", "simulated", "--format", format_)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert len(result.stderr.splitlines()) == 1
+    assert f"--format {format_}" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistake_is_told_as_by_a_run(tmp_path: Path) -> None:
+    result = _dry_run(tmp_path, "-m", "gpt2-mini", "--backend", "simulated", "-p", "300")
+    assert result.returncode == 2
+    assert re.search(r"tokenroof: gpt2-mini holds 256 tokens", result.stderr)

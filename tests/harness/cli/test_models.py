@@ -1,0 +1,80 @@
+"""`tokenroof models`: the presets, and the room that their files take."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.models import cache
+from harness.models.presets import PRESETS
+
+TOKENROOF = Path(sys.executable).with_name("tokenroof")
+# As the models' publishers give them.
+BILLIONS = {
+    "llama-2-7b": 6.74, "llama-3.1-8b": 8.03, "llama-3.1-70b": 70.55, "llama-3.2-1b": 1.24, "llama-3.2-3b": 3.21,
+    "mistral-7b": 7.25, "qwen3-8b": 8.19, "qwen3-32b": 32.76, "qwen3-30b-a3b": 30.53,
+}  # fmt: skip
+MILLIONS = {"gpt2": 124, "qwen3-0.6b": 596, "gpt2-mini": 25}
+
+
+def _models(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"COLUMNS": "120"}
+    command = [TOKENROOF, "models", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOKENROOF_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def _fill(folder: Path) -> None:
+    """Two finished artifacts and one that a killed writer left, 300 MB; sparse where the system can."""
+    (folder / "models" / "llama").mkdir(parents=True)
+    for name in ("llama/model.safetensors", "llama-bf16.gguf", "gpt2.gguf.partial"):
+        with (folder / "models" / name).open("wb") as file:
+            file.truncate(100_000_000)
+
+
+def test_every_preset_is_listed_with_its_parameters(own_cache: Path) -> None:
+    result = _models()
+    assert result.returncode == 0, result.stderr
+    listed = {}
+    for line in result.stdout.splitlines():
+        cells = [cell.strip() for cell in line.strip("│┃").split("│")]
+        if len(cells) == 5:
+            listed[cells[0]] = cells[1:]
+    assert set(listed) == set(PRESETS) == {*BILLIONS, *MILLIONS}
+    for name, (params, *_) in listed.items():
+        assert params == (f"{BILLIONS[name]:.2f} B" if name in BILLIONS else f"{MILLIONS[name]} M"), name
+    assert listed["llama-3.1-8b"][1:3] == ["16.06 GB", "131,072 B"]
+    assert listed["llama-2-7b"][2] == "524,288 B"
+    assert str(own_cache) in "".join(result.stdout.splitlines())
+    assert not own_cache.exists(), "a list writes nothing"
+
+
+def test_clean_frees_everything_and_says_how_much(own_cache: Path) -> None:
+    _fill(own_cache)
+    result = _models("--clean")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"0.3 GB freed in {own_cache}\n"
+    assert [path for path in (own_cache / "models").iterdir() if path.suffix != ".lock"] == []
+    assert _models("--clean").stdout == f"0.0 GB freed in {own_cache}\n"
+
+
+def test_clean_waits_for_no_run(own_cache: Path) -> None:
+    _fill(own_cache)
+    with cache.in_use():
+        result = _models("--clean")
+    assert result.returncode == 2
+    assert re.fullmatch(r"tokenroof: a run is using the model files.*\n", result.stderr)
+    assert (own_cache / "models" / "llama" / "model.safetensors").exists()
+    assert _models("--clean").returncode == 0
+
+
+def test_an_empty_cache_is_clean(own_cache: Path) -> None:
+    assert _models("--clean").stdout == f"0.0 GB freed in {own_cache}\n"
