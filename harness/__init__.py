@@ -5,6 +5,7 @@ From a notebook:
     import harness
     plan = harness.make_plan(harness.Options(models=("gpt2-mini",), n_prompt=(64,), n_gen=(32,)))
     rows = harness.run(plan)  # a pandas.DataFrame; the CSV and its samples are on disk as well
+    harness.models_table()    # the presets; harness.clean_models() frees the disk
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from harness.errors import TokenroofError, UserError
+    from harness.models.cache import clean as clean_models
+    from harness.models.source import models_table
     from harness.options import Options
     from harness.plan import Plan, make_plan
     from harness.runner import run
 
-__all__ = ["Options", "Plan", "TokenroofError", "UserError", "make_plan", "run"]
+__all__ = ["Options", "Plan", "TokenroofError", "UserError", "clean_models", "make_plan", "models_table", "run"]
 
 _HOME = {
-    "Options": "harness.options",
-    "Plan": "harness.plan",
-    "make_plan": "harness.plan",
-    "run": "harness.runner",
-    "TokenroofError": "harness.errors",
-    "UserError": "harness.errors",
+    "Options": ("harness.options", "Options"),
+    "Plan": ("harness.plan", "Plan"),
+    "TokenroofError": ("harness.errors", "TokenroofError"),
+    "UserError": ("harness.errors", "UserError"),
+    "clean_models": ("harness.models.cache", "clean"),
+    "make_plan": ("harness.plan", "make_plan"),
+    "models_table": ("harness.models.source", "models_table"),
+    "run": ("harness.runner", "run"),
 }
 
 
@@ -37,5 +42,6 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Import on first use: a worker and `--help` need none of it."""
     if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
+        module, attribute = _HOME[name]
+        return getattr(importlib.import_module(module), attribute)
     raise AttributeError(f"module 'harness' has no attribute {name!r}")

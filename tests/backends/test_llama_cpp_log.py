@@ -1,4 +1,4 @@
-"""What is read from llama.cpp's log. The lines are of real loads: a CPU, two GPUs, an Apple chip."""
+"""What is read from llama.cpp's log. Lines of GPUs are written after its sources: none was at hand."""
 
 from __future__ import annotations
 
