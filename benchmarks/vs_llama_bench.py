@@ -12,8 +12,11 @@ llama-bench must be of the same llama.cpp as llama-cpp-python: README.md here te
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 from side_by_side import Rates, compare, run_ours
@@ -59,8 +62,18 @@ def _run_llama_bench(arguments: argparse.Namespace, gguf: Path, rates: Rates) ->
             *(arguments.llama_bench, "-m", gguf, *flags),
             *("-t", str(arguments.threads), "-r", str(arguments.repetitions), "-o", "json"),
         ]
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+        environment = os.environ | _our_libraries()
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, env=environment)
         samples.extend(json.loads(done.stdout)[0]["samples_ts"])
+
+
+def _our_libraries() -> dict[str, str]:
+    """Have llama-bench load llama-cpp-python's own libllama and ggml: two builds of one source differ in speed."""
+    package = importlib.util.find_spec("llama_cpp")
+    if package is None or package.origin is None:
+        raise SystemExit("llama-cpp-python is not installed")
+    variable = "DYLD_LIBRARY_PATH" if sys.platform == "darwin" else "LD_LIBRARY_PATH"
+    return {variable: str(Path(package.origin).parent / "lib")}
 
 
 if __name__ == "__main__":

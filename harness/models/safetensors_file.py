@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 INDEX_NAME = "model.safetensors.index.json"
-SINGLE_NAME = "model.safetensors"
 
 # The library's own limit on the header, so that a file of another kind is not read into memory.
 _MAX_HEADER_BYTES = 100_000_000

@@ -51,7 +51,6 @@ class Artifact:
     """A model on disk, complete."""
 
     path: Path
-    kind: Kind
     weights_id: str  # equal for the same weights, whatever the file's format
     weights_bytes: int  # of its tensors
 
@@ -127,7 +126,7 @@ def prepare(source: ModelSource, kind: Kind, weight_format: str | None, progress
     else:
         path = _gguf_file(source, weight_format or _NATIVE_FORMAT, progress)
         n_bytes = sum(tensor.n_bytes for tensor in _gguf_contents(path).tensors)
-    return Artifact(path, kind, weights_id(source), n_bytes)
+    return Artifact(path, weights_id(source), n_bytes)
 
 
 def disk_needed(source: ModelSource, kind: Kind, weight_format: str | None) -> int:
