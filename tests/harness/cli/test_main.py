@@ -1,6 +1,7 @@
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,9 @@ def test_help_imports_no_engine_and_nothing_heavy() -> None:
     assert not imported & {"torch", "transformers", "mlx", "mlx_lm", "llama_cpp", "gguf", "pandas", "pyarrow", "psutil"}
     for flag in ["-m", "-p", "-n", "-d", "-r", "-ngl", "-t", "-fa", "-ctk", "-ctv", "-b", "-ub", "-B", "-w", "-o"]:
         assert re.search(rf"(?m)^\s+{flag},", result.stdout), f"{flag} is not in the help"
+
+
+def test_the_version_is_the_installed_ones() -> None:
+    result = tokenroof("--version")
+    assert result.returncode == 0
+    assert result.stdout.split() == ["tokenroof", metadata.version("tokenroof")]
