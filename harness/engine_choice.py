@@ -74,7 +74,9 @@ def _check_device(name: str, info: EngineInfo, options: Options, machine: Machin
     if name == "simulated" or options.device == "cpu":
         return
     if info.accelerators:
-        _check_device_name(name, info, options.device)
+        if not _knows(info, options.device):
+            known = ", ".join(accelerator.id for accelerator in info.accelerators)
+            raise UserError(f"--device {options.device}: {name} knows cpu, gpu, {known}")
         return
     if options.n_gpu_layers != (0,):
         for gpu in machine.gpus:
@@ -90,12 +92,6 @@ def _check_device(name: str, info: EngineInfo, options: Options, machine: Machin
         )
     if options.device != "auto":
         raise UserError(f"--device {options.device}: the installed {name} sees no accelerator on this machine")
-
-
-def _check_device_name(name: str, info: EngineInfo, device: str) -> None:
-    if not _knows(info, device):
-        known = ", ".join(accelerator.id for accelerator in info.accelerators)
-        raise UserError(f"--device {device}: {name} knows cpu, gpu, {known}")
 
 
 def _knows(info: EngineInfo, device: str) -> bool:

@@ -1,4 +1,4 @@
-"""What can be refused before anything slow starts: contexts, memory and disk that are too small."""
+"""What can be refused before anything slow starts: contexts and memory that are too small."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _run_case(session: Session, index: int, item: dict[str, Any], seed: int, tel
     host = HostPeak()
     tell("case", index=index)
 
-    def run() -> bool:
+    def run() -> None:
         tokens = token_stream(case.context_tokens, case.batch, session.vocab_size, seed)
         tokens_sha256 = sha256(tokens)
         session.allocate(case.context_tokens, case.batch)
@@ -132,7 +132,6 @@ def _run_case(session: Session, index: int, item: dict[str, Any], seed: int, tel
                 facts=dataclasses.asdict(session.facts()),
                 memory=dataclasses.asdict(session.memory()),
             )
-        return True
 
     _guard(run, tell, "case_failed", index=index)
 
