@@ -1,140 +1,94 @@
-"""A model's shape: the numbers that decide how many bytes it holds and how many a token moves."""
+"""A model's shape: the numbers that decide how many bytes it holds and how many a token moves.
+
+Counts are of elements. `hf_config.py` and `gguf_metadata.py` read a shape from what a model says of itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
-# Where GGUF spells a family otherwise than Hugging Face.
-_HF_MODEL_TYPES = {"qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe"}
+@dataclass(frozen=True)
+class Latent:
+    """DeepSeek's multi-head latent attention (MLA): of each token one compressed vector is kept for all heads."""
+
+    kv_rank: int  # width of the compressed keys and values
+    rope_dim: int  # of the part that carries the position, kept beside it, once for all heads
+    query_rank: int | None  # queries are compressed too; None: they are projected directly
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One layer's attention: `n_heads` queries share `n_kv_heads` keys and values."""
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int  # of a query and of a key
+    value_dim: int  # of a value
+    window: int | None = None  # tokens that the layer looks back on; None: all of them
+    shares_cache: bool = False  # reads the keys and values of an earlier layer and keeps none of its own
+    gated_output: bool = False  # the query's projection yields a gate of the same width beside it
+    projects_values: bool = True  # else the values are the keys, before their norm and position
+    latent: Latent | None = None
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """One layer of linear attention or of a state-space model: a state of one size, however long the context."""
+
+    state_elements: int  # of one sequence, in float32; each step reads it and writes it
+    matrix_elements: int  # of its projections and of its convolution
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """One layer's feed-forward network: dense, a mixture of experts, or both side by side."""
+
+    d_ff: int  # width of what every token passes: the dense network, shared experts together; 0: none
+    n_matrices: int = 3  # of a network: gate, up and down, or two of a plain one
+    n_experts: int = 0
+    n_experts_used: int = 0  # by each token
+    d_expert: int = 0  # width of one expert
+    expert_biases: bool = False  # each matrix of an expert has one, read when the expert is
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One block of the stack."""
+
+    mixer: Attention | Recurrent
+    feed_forward: FeedForward
+    vector_elements: int  # norms, biases and their like: one-dimensional, never quantised
+    matrix_elements: int = 0  # other projections, such as those of a per-layer embedding
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """One decoder-only transformer. Counts are of elements; a mixture of experts has `n_experts` > 0."""
+    """One decoder-only language model."""
 
     model_type: str  # as Hugging Face names the family: "llama", "qwen3_moe"
-    n_layers: int
     d_model: int
-    n_heads: int
-    n_kv_heads: int
-    head_dim: int
-    d_ff: int  # width of the dense feed-forward network; 0 where all are experts
     vocab_size: int
     tied_embeddings: bool  # the input embedding is the LM head too
     max_context: int | None  # tokens; None where the model states no limit
-    n_experts: int = 0
-    n_experts_used: int = 0  # by each token
-    d_expert: int = 0  # width of one expert
-    sliding_window: int | None = None  # tokens that a layer attends to at most; None: all of them
+    layers: tuple[Layer, ...]
+    vector_elements: int  # outside the layers: the last norm, with its bias
+    position_embeddings: int = 0  # elements of a learned table of positions
+    per_layer_embeddings: int = 0  # elements of a table that gives each token one more vector for every layer
+    matrix_elements: int = 0  # projections outside the layers, but for the LM head
 
+    @property
+    def n_layers(self) -> int:
+        """Blocks of the stack."""
+        return len(self.layers)
 
-def from_hf_config(config: Mapping[str, Any]) -> Architecture:
-    """Read a Hugging Face `config.json`.
+    @property
+    def window(self) -> int | None:
+        """The longest sliding window; None where no layer has one."""
+        windows = (layer.mixer.window for layer in self.layers if isinstance(layer.mixer, Attention))
+        return max((window for window in windows if window is not None), default=None)
 
-    Raises:
-        ValueError: a key is missing or is no number; the message names it.
-    """
-    model_type = _word(config, "model_type")
-    if model_type == "gpt2":
-        d_model, n_heads = _size(config, "n_embd"), _size(config, "n_head")
-        return Architecture(
-            model_type=model_type,
-            n_layers=_size(config, "n_layer"),
-            d_model=d_model,
-            n_heads=n_heads,
-            n_kv_heads=n_heads,
-            head_dim=d_model // n_heads,
-            d_ff=_count(config, "n_inner", default=4 * d_model),
-            vocab_size=_count(config, "vocab_size"),
-            tied_embeddings=True,
-            max_context=_count(config, "n_positions"),
-        )
-    d_model, n_heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
-    # Mixtures call it num_experts (Qwen) or num_local_experts (Mixtral).
-    n_experts = _count(config, "num_experts", default=_count(config, "num_local_experts", default=0))
-    d_ff = _count(config, "intermediate_size")
-    return Architecture(
-        model_type=model_type,
-        n_layers=_size(config, "num_hidden_layers"),
-        d_model=d_model,
-        n_heads=n_heads,
-        n_kv_heads=_count(config, "num_key_value_heads", default=n_heads),
-        head_dim=_count(config, "head_dim", default=d_model // n_heads),
-        d_ff=0 if n_experts else d_ff,
-        vocab_size=_count(config, "vocab_size"),
-        tied_embeddings=bool(config.get("tie_word_embeddings", False)),
-        max_context=_count(config, "max_position_embeddings", default=0) or None,
-        n_experts=n_experts,
-        n_experts_used=_count(config, "num_experts_per_tok") if n_experts else 0,
-        d_expert=_count(config, "moe_intermediate_size", default=d_ff) if n_experts else 0,
-        # Qwen states a window and, apart, that it is not used.
-        sliding_window=_count(config, "sliding_window", default=0) or None
-        if config.get("use_sliding_window", True)
-        else None,
-    )
-
-
-def from_gguf_metadata(metadata: Mapping[str, object], *, tied_embeddings: bool) -> Architecture:
-    """Read a GGUF file's metadata.
-
-    Args:
-        metadata: by GGUF's keys, such as `llama.block_count`; arrays as sequences.
-        tied_embeddings: whether the file has no `output.weight`; no key says so.
-
-    Raises:
-        ValueError: a key is missing or is no number; the message names it.
-    """
-    prefix = _word(metadata, "general.architecture")
-    d_model = _size(metadata, f"{prefix}.embedding_length")
-    n_heads = _size(metadata, f"{prefix}.attention.head_count")
-    n_experts = _count(metadata, f"{prefix}.expert_count", default=0)
-    d_ff = _count(metadata, f"{prefix}.feed_forward_length", default=0 if n_experts else None)
-    tokens = metadata.get("tokenizer.ggml.tokens")
-    n_tokens = len(tokens) if isinstance(tokens, Sized) else None
-    return Architecture(
-        model_type=_HF_MODEL_TYPES.get(prefix, prefix),
-        n_layers=_size(metadata, f"{prefix}.block_count"),
-        d_model=d_model,
-        n_heads=n_heads,
-        n_kv_heads=_count(metadata, f"{prefix}.attention.head_count_kv", default=n_heads),
-        head_dim=_count(metadata, f"{prefix}.attention.key_length", default=d_model // n_heads),
-        d_ff=0 if n_experts else d_ff,
-        vocab_size=_count(metadata, f"{prefix}.vocab_size", default=n_tokens),
-        tied_embeddings=tied_embeddings,
-        max_context=_count(metadata, f"{prefix}.context_length", default=0) or None,
-        n_experts=n_experts,
-        n_experts_used=_count(metadata, f"{prefix}.expert_used_count") if n_experts else 0,
-        d_expert=_count(metadata, f"{prefix}.expert_feed_forward_length", default=d_ff) if n_experts else 0,
-        sliding_window=_count(metadata, f"{prefix}.attention.sliding_window", default=0) or None,
-    )
-
-
-def _word(values: Mapping[str, object], key: str) -> str:
-    if not values.get(key):
-        raise ValueError(f"{key} is missing")
-    return str(values[key])
-
-
-def _count(values: Mapping[str, object], key: str, *, default: int | None = None) -> int:
-    """A whole number; `default` where the key is missing or null."""
-    value = values.get(key)
-    if value is None:
-        if default is None:
-            raise ValueError(f"{key} is missing")
-        return default
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{key} is {value!r}, not a whole number")
-    return value
-
-
-def _size(values: Mapping[str, object], key: str) -> int:
-    """A whole number that must not be missing or nothing: layers, widths, heads."""
-    if (size := _count(values, key)) == 0:
-        raise ValueError(f"{key} is 0")
-    return size
+    @property
+    def is_mixture(self) -> bool:
+        """Whether it has experts that a token may not use."""
+        return any(layer.feed_forward.n_experts for layer in self.layers)

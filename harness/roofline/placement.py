@@ -1,0 +1,165 @@
+"""What fits where: a model with its KV cache in one memory, or llama.cpp's split between a GPU and the host.
+
+A capacity is what can be used, in bytes: free VRAM, Metal's recommended working set, RAM less the system's share.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from harness.roofline.ceiling import Share
+from harness.roofline.checks import require, require_workload
+from harness.roofline.workspace import LLAMA_CPP
+
+if TYPE_CHECKING:
+    from harness.roofline.ceiling import Memory
+    from harness.roofline.weights import Weights
+    from harness.roofline.workspace import Engine, LlamaCpp
+
+_MOST_BYTES = 1e18
+_MOST_CONTEXT = 2**24  # tokens that are tried where the model states no limit
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Bytes that a model takes while it runs."""
+
+    weight_bytes: int
+    kv_bytes: int  # as the engine allocates it, all sequences
+    workspace_bytes: int  # what the engine computes in
+
+    @property
+    def total_bytes(self) -> int:
+        """All of it."""
+        return self.weight_bytes + self.kv_bytes + self.workspace_bytes
+
+
+def needs(
+    weights: Weights,
+    *,
+    context: int,
+    batch: int = 1,
+    k_element_bytes: float = 2,
+    v_element_bytes: float | None = None,
+    engine: Engine = LLAMA_CPP,
+) -> Needs:
+    """Bytes of the whole model in one memory, with `batch` sequences of `context` tokens.
+
+    Raises:
+        ValueError: a number is out of range; the message names it.
+    """
+    require_workload(context, batch, k_element_bytes, v_element_bytes)
+    arch = weights.architecture
+    return Needs(
+        weight_bytes=weights.n_bytes,
+        kv_bytes=engine.kv_cache_bytes(arch, context, batch, k_element_bytes, v_element_bytes),
+        workspace_bytes=engine.workspace_bytes(arch, context, batch),
+    )
+
+
+def fits(needed: Needs, capacity_bytes: float) -> bool:
+    """Whether a memory has room for it.
+
+    Raises:
+        ValueError: the capacity is negative or absurd.
+    """
+    require("capacity_bytes", capacity_bytes, 0, _MOST_BYTES)
+    return needed.total_bytes <= capacity_bytes
+
+
+def max_context(
+    weights: Weights,
+    capacity_bytes: float,
+    *,
+    batch: int = 1,
+    k_element_bytes: float = 2,
+    v_element_bytes: float | None = None,
+    engine: Engine = LLAMA_CPP,
+) -> int | None:
+    """The longest context of each of `batch` sequences that fits, at most what the model is made for.
+
+    Returns:
+        Tokens; None where not even one fits.
+
+    Raises:
+        ValueError: a number is out of range; the message names it.
+    """
+    require("capacity_bytes", capacity_bytes, 0, _MOST_BYTES)
+
+    def needed(context: int) -> int:
+        return needs(
+            weights,
+            context=context,
+            batch=batch,
+            k_element_bytes=k_element_bytes,
+            v_element_bytes=v_element_bytes,
+            engine=engine,
+        ).total_bytes
+
+    limit = weights.architecture.max_context or _MOST_CONTEXT
+    return bisect_right(range(1, limit + 1), capacity_bytes, key=needed) or None
+
+
+def gpu_layers(
+    weights: Weights,
+    capacity_bytes: float,
+    *,
+    context: int,
+    batch: int = 1,
+    k_element_bytes: float = 2,
+    v_element_bytes: float | None = None,
+    engine: LlamaCpp = LLAMA_CPP,
+) -> int:
+    """How many layers fit a GPU, as llama.cpp counts them (`-ngl`): the output layer is one, and the first to go there.
+
+    The repeating layers follow from the end of the stack, each with its part of the KV cache; the input embedding
+    stays on the host, so all layers may fit where `needs` says that the whole model does not
+    (`llama_model_base::load_tensors`, `llama_kv_cache`).
+
+    Returns:
+        0 to `n_layers + 1`.
+
+    Raises:
+        ValueError: a number is out of range; the message names it.
+    """
+    require("capacity_bytes", capacity_bytes, 0, _MOST_BYTES)
+    require_workload(context, batch, k_element_bytes, v_element_bytes)
+    arch = weights.architecture
+    layer_bytes = [0] * arch.n_layers
+    for part in weights.parts:
+        if part.layer is not None:
+            layer_bytes[part.layer] += part.n_bytes
+    used = weights.output_bytes + engine.workspace_bytes(arch, context, batch)
+    if used > capacity_bytes:
+        return 0
+    count = 1
+    for layer in reversed(range(arch.n_layers)):
+        only = range(layer, layer + 1)
+        kv_bytes = engine.kv_cache_bytes(arch, context, batch, k_element_bytes, v_element_bytes, only)
+        used += layer_bytes[layer] + kv_bytes
+        if used > capacity_bytes:
+            break
+        count += 1
+    return count
+
+
+def split(weights: Weights, n_gpu_layers: int, gpu: Memory, host: Memory) -> list[Share]:
+    """llama.cpp's split of a model, in the order in which a step passes through it.
+
+    Args:
+        weights: of the whole model.
+        n_gpu_layers: as llama.cpp counts; `n_layers + 1` and more: all.
+        gpu: holds the output layer and the last layers.
+        host: holds the rest.
+
+    Raises:
+        ValueError: `n_gpu_layers` is negative or absurd.
+    """
+    require("n_gpu_layers", n_gpu_layers, 0, 10**6)
+    n_layers = weights.architecture.n_layers
+    first = max(n_layers + 1 - n_gpu_layers, 0)  # the output layer has the index n_layers
+    on_gpu = Share(gpu, weights, range(min(first, n_layers), n_layers), output=n_gpu_layers > 0)
+    on_host = Share(host, weights, range(min(first, n_layers)), output=n_gpu_layers == 0)
+    return [share for share in (on_host, on_gpu) if share.layers or share.output]
