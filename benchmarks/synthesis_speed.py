@@ -20,7 +20,7 @@ import psutil
 
 from harness.models.presets import PRESETS
 from harness.models.synthesis import ELEMENT_BYTES, synthesise
-from harness.roofline.architecture import from_hf_config
+from harness.roofline.hf_config import from_hf_config
 from harness.roofline.traffic import parameter_count
 
 _ROUNDS = 6  # even, so that the order is fair

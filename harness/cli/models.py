@@ -33,13 +33,15 @@ def models(
 def _table(presets: pd.DataFrame) -> Table:
     from rich.table import Table
 
-    table = Table("preset", "parameters", "bf16 weights", "KV cache a token", "in the cache")
-    for name, params, weights, kv_token, cached in presets.itertuples(index=False):
+    table = Table("preset", "params", "bf16 weights", "KV cache a token", "for", "in the cache")
+    table.columns[0].no_wrap = True
+    for name, params, weights, kv_token, cached, can_run in presets.itertuples(index=False):
         table.add_row(
             name,
             f"{params / 1e9:.2f} B" if params >= 1e9 else f"{params / 1e6:.0f} M",
             f"{weights / 1e9:.2f} GB",
-            f"{kv_token:,} B",
+            f"{kv_token:,.0f} B",
+            "run" if can_run else "predict",
             f"{cached / 1e9:.2f} GB" if cached else "",
         )
     return table

@@ -8,13 +8,15 @@ versions 2 and 3.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from harness.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
     from pathlib import Path
     from typing import BinaryIO
 
@@ -22,12 +24,20 @@ if TYPE_CHECKING:
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _DEFAULT_ALIGNMENT = 32
+_MAX_DIMENSIONS = 4  # ggml's
+_MAX_ELEMENTS = 2**63 - 1  # ggml counts them in 64 bits
+# Longer than any, so that a damaged length is not taken for hours of zeros; vocabularies take some megabytes.
+_MAX_HEADER_BYTES = 200_000_000
+_END = "it ends too early"
+_LENGTH = struct.Struct("<Q")
+_SPLIT = re.compile(r"(.*)-(\d{5})-of-\d{5}\.gguf")
 
 
 @dataclass(frozen=True)
 class GgufTensor:
-    """Where one tensor lies: `offset` bytes from the start of the file."""
+    """Where one tensor lies: `offset` bytes from the start of `path`."""
 
+    path: Path
     name: str
     shape: tuple[int, ...]  # innermost dimension first, as GGUF has it
     format: str  # ggml's name: "BF16", "Q4_K"
@@ -49,23 +59,47 @@ class GgufHeader:
 
 
 def read_gguf(path: Path) -> GgufHeader:
-    """The metadata and the tensor table of a GGUF file.
+    """The metadata and the tensor table of a GGUF file; of the first part of a split model, the table of all parts.
 
     Raises:
-        UserError: not a GGUF file, damaged, shorter than its table says, or the `gguf` package is missing.
+        UserError: not a GGUF file, damaged, shorter than its table says, a part is missing, or the `gguf` package is.
     """
+    header = _read_file(path)
+    n_parts = header.metadata.get("split.count", 1)
+    if not isinstance(n_parts, int) or n_parts < 2:
+        return header
+    name = _SPLIT.fullmatch(path.name)
+    if name is None or int(name[2]) != 1:
+        raise UserError(
+            f"{path}: one of {n_parts} parts of a model; give the first, named …-00001-of-{n_parts:05}.gguf"
+        )
+    rest = (path.with_name(f"{name[1]}-{part:05}-of-{n_parts:05}.gguf") for part in range(2, n_parts + 1))
+    return GgufHeader(
+        header.metadata, (*header.tensors, *(tensor for part in rest for tensor in _read_file(part).tensors))
+    )
+
+
+def _read_file(path: Path) -> GgufHeader:
     try:
         file_bytes = path.stat().st_size
         with path.open("rb") as file:
-            header = _read(_Stream(file, file_bytes), path)
+            header = _read(_Stream(file, min(file_bytes, _MAX_HEADER_BYTES)), path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError) as error:
-        raise UserError(f"{path}: damaged or truncated within its header; copy it again") from error
+    except ValueError as error:
+        raise UserError(f"{path}: damaged or truncated within its header ({error}); copy it again") from error
     end = max((tensor.offset + tensor.n_bytes for tensor in header.tensors), default=0)
     if file_bytes < end:
         raise UserError(f"{path}: truncated: {file_bytes} bytes, its header promises {end}; copy it again")
     return header
+
+
+class _Row(NamedTuple):
+    """One row of the tensor table, without its name."""
+
+    shape: tuple[int, ...]
+    format: int  # ggml's number
+    offset: int  # from the start of the data
 
 
 class _Stream:
@@ -78,7 +112,7 @@ class _Stream:
 
     def take(self, n_bytes: int) -> bytes:
         if n_bytes > self._left:  # also keeps a damaged length from asking for all memory
-            raise ValueError("end of file")
+            raise ValueError(_END)
         self._left -= n_bytes
         self.position += n_bytes
         return self._file.read(n_bytes)
@@ -90,17 +124,37 @@ class _Stream:
         return int(self.scalars(code, 1)[0])
 
     def string(self) -> str:
-        return self.take(self.integer("Q")).decode("utf-8", errors="replace")
+        return self.strings(1)[0]
+
+    def strings(self, count: int) -> list[str]:
+        """In one tight loop: a vocabulary and its merges are hundreds of thousands."""
+        read, unpack, left = self._file.read, _LENGTH.unpack, self._left
+        found = []
+        for _ in range(count):
+            if left < _LENGTH.size:
+                raise ValueError(_END)
+            (n_bytes,) = unpack(read(_LENGTH.size))
+            left -= _LENGTH.size + n_bytes
+            if left < 0:
+                raise ValueError(_END)
+            found.append(read(n_bytes).decode("utf-8", errors="replace"))
+        self.position += self._left - left
+        self._left = left
+        return found
 
     def value(self, kind: int) -> object:
         if kind == _STRING:
             return self.string()
         if kind != _ARRAY:
-            return self.scalars(_SCALARS[kind], 1)[0]
+            return self.scalars(_scalar(kind), 1)[0]
         element, count = self.integer("I"), self.integer("Q")
-        if element in _SCALARS:
-            return self.scalars(_SCALARS[element], count)
-        return [self.value(element) for _ in range(count)]
+        return self.strings(count) if element == _STRING else self.scalars(_scalar(element), count)
+
+
+def _scalar(kind: int) -> str:
+    if kind not in _SCALARS:  # arrays of arrays among them, which llama.cpp does not read either
+        raise ValueError(f"a value of type {kind}")
+    return _SCALARS[kind]
 
 
 def _read(stream: _Stream, path: Path) -> GgufHeader:
@@ -110,33 +164,60 @@ def _read(stream: _Stream, path: Path) -> GgufHeader:
     if version not in (2, 3):
         raise UserError(f"{path}: GGUF version {version} is not supported, only 2 and 3")
     n_tensors, n_values = stream.integer("Q"), stream.integer("Q")
-    metadata = {stream.string(): stream.value(stream.integer("I")) for _ in range(n_values)}
-    table = [_table_row(stream) for _ in range(n_tensors)]
+    metadata: dict[str, object] = {}
+    for _ in range(n_values):
+        key = _new(stream.string(), metadata)
+        metadata[key] = stream.value(stream.integer("I"))
+    rows: dict[str, _Row] = {}
+    for _ in range(n_tensors):
+        name = _new(stream.string(), rows)
+        rows[name] = _row(stream)
     alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
     if not isinstance(alignment, int) or alignment < 1:
-        raise ValueError("alignment")
-    data_start = -(-stream.position // alignment) * alignment
+        raise ValueError("general.alignment is no length")
+    start = _aligned(stream.position, alignment)
+    return GgufHeader(metadata, tuple(_tensors(rows, start, alignment, path)))
+
+
+def _new(name: str, known: Container[str]) -> str:
+    """Every name occurs once, and is one; zeros where a table should be have none."""
+    if not name or name in known:
+        raise ValueError(f"the name {name!r} twice" if name else "an empty name")
+    return name
+
+
+def _row(stream: _Stream) -> _Row:
+    n_dimensions = stream.integer("I")
+    if n_dimensions > _MAX_DIMENSIONS:
+        raise ValueError(f"a tensor of {n_dimensions} dimensions")
+    shape = tuple(int(size) for size in stream.scalars("Q", n_dimensions))
+    if math.prod(shape) > _MAX_ELEMENTS:
+        raise ValueError(f"a tensor of shape {shape}")
+    return _Row(shape, stream.integer("I"), stream.integer("Q"))
+
+
+def _tensors(rows: dict[str, _Row], start: int, alignment: int, path: Path) -> Iterator[GgufTensor]:
+    """The table with bytes; each tensor must begin where the one before ends, as llama.cpp demands."""
     sizes = _format_sizes()
-    return GgufHeader(metadata, tuple(_tensor(*row, data_start, sizes) for row in table))
+    end = 0
+    for name, row in rows.items():
+        if row.format not in sizes:
+            raise UserError(
+                f"{path}: tensor {name!r} has element format {row.format}, which the installed gguf package does not "
+                "know: the file is newer (pip install --upgrade gguf) or damaged"
+            )
+        label, block_elements, block_bytes = sizes[row.format]
+        if row.offset != end:
+            raise ValueError(f"tensor {name!r} at byte {row.offset}, not {end}")
+        if row.shape and row.shape[0] % block_elements:
+            raise ValueError(f"tensor {name!r} of {label} with rows of {row.shape[0]}")
+        n_bytes = math.prod(row.shape) // block_elements * block_bytes
+        yield GgufTensor(path, name, row.shape, label, start + row.offset, n_bytes)
+        end = _aligned(end + n_bytes, alignment)
 
 
-def _table_row(stream: _Stream) -> tuple[str, tuple[int, ...], int, int]:
-    name = stream.string()
-    shape = tuple(int(size) for size in stream.scalars("Q", stream.integer("I")))
-    return name, shape, stream.integer("I"), stream.integer("Q")
-
-
-def _tensor(
-    name: str,
-    shape: tuple[int, ...],
-    number: int,
-    offset: int,
-    data_start: int,
-    sizes: dict[int, tuple[str, int, int]],
-) -> GgufTensor:
-    label, block_elements, block_bytes = sizes[number]
-    n_bytes = math.prod(shape) // block_elements * block_bytes
-    return GgufTensor(name, shape, label, data_start + offset, n_bytes)
+def _aligned(position: int, alignment: int) -> int:
+    return -(-position // alignment) * alignment
 
 
 def _format_sizes() -> dict[int, tuple[str, int, int]]:

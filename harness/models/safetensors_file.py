@@ -38,6 +38,7 @@ _DTYPES = {
     "BF16": np.dtype(ml_dtypes.bfloat16),
     "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
     "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
     "I64": np.dtype(np.int64),
     "I32": np.dtype(np.int32),
     "I16": np.dtype(np.int16),
@@ -79,14 +80,18 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
             header = json.loads(file.read(header_bytes))
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # JSON and UTF-8 errors alike
+    except (ValueError, RecursionError) as error:  # JSON and UTF-8 errors alike; brackets without end
         raise UserError(f"{path}: not a safetensors file: its header is not JSON") from error
     if not isinstance(header, dict):
         raise UserError(f"{path}: not a safetensors file: its header is not a JSON object")
     header.pop("__metadata__", None)
     data_start = 8 + header_bytes
     entries = {name: _entry(name, value, path, data_start) for name, value in header.items()}
-    data_end = max((entry.offset + entry.n_bytes for entry in entries.values()), default=data_start)
+    data_end = data_start
+    for name, entry in sorted(entries.items(), key=lambda item: (item[1].offset, item[1].n_bytes)):
+        if entry.offset < data_end:
+            raise UserError(f"{path}: damaged header: tensor {name!r} overlaps another")
+        data_end = entry.offset + entry.n_bytes
     if file_bytes < data_end:
         raise UserError(f"{path}: truncated: {file_bytes} bytes, its header promises {data_end}; copy it again")
     return entries
@@ -105,15 +110,22 @@ def _header_length(prefix: bytes, file_bytes: int, path: Path) -> int:
 
 def _entry(name: str, value: Any, path: Path, data_start: int) -> TensorEntry:
     try:
-        dtype, shape = value["dtype"], tuple(int(size) for size in value["shape"])
-        begin, end = (int(offset) for offset in value["data_offsets"])
-    except (TypeError, KeyError, ValueError) as error:
-        raise UserError(f"{path}: damaged header: tensor {name!r} lacks a dtype, shape or offsets") from error
+        dtype, shape, (begin, end) = value["dtype"], value["shape"], value["data_offsets"]
+        lacking = not isinstance(dtype, str) or not all(type(size) is int for size in (*shape, begin, end))
+    except (TypeError, KeyError, ValueError):
+        lacking = True
+    if lacking:
+        raise UserError(f"{path}: damaged header: tensor {name!r} lacks a dtype, shape or offsets")
     if dtype not in _DTYPES:
         raise UserError(f"{path}: tensor {name!r} has the element type {dtype!r}, which is not supported")
     if begin < 0 or min(shape, default=0) < 0 or end - begin != math.prod(shape) * _DTYPES[dtype].itemsize:
         raise UserError(f"{path}: damaged header: the offsets of tensor {name!r} do not fit its shape")
-    return TensorEntry(path, dtype, shape, data_start + begin, end - begin)
+    return TensorEntry(path, dtype, tuple(shape), data_start + begin, end - begin)
+
+
+def has_weights(directory: Path) -> bool:
+    """Whether a model directory has safetensors, or says that it has."""
+    return (directory / INDEX_NAME).is_file() or any(directory.glob("*.safetensors"))
 
 
 def shard_paths(directory: Path) -> list[Path]:
@@ -130,9 +142,9 @@ def shard_paths(directory: Path) -> list[Path]:
         return paths
     try:
         names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        paths = [directory / name for name in sorted(names)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{index}: not a readable safetensors index") from error
-    paths = [directory / name for name in sorted(names)]
     for path in paths:
         if not path.is_file():
             raise UserError(f"{path}: missing, though {INDEX_NAME} names it; copy it again")

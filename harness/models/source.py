@@ -9,16 +9,19 @@ import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from harness.errors import UserError
-from harness.models import cache, gguf_file, synthesis
-from harness.models.hf_config import read_config
+from harness.models import cache, synthesis
+from harness.models.artifact_weights import gguf_header, hf_tensors, weights_of
+from harness.models.hf_config import CONFIG, config_path, read_config
 from harness.models.presets import PRESETS
-from harness.models.safetensors_file import TensorEntry, tensor_table
-from harness.roofline.architecture import Architecture, from_gguf_metadata, from_hf_config
-from harness.roofline.traffic import kv_bytes_per_token, parameter_count
-from results.store import one_line
+from harness.models.safetensors_file import has_weights, tensor_table
+from harness.models.tensors import SYNTHESISABLE
+from harness.roofline.gguf_metadata import from_gguf_metadata
+from harness.roofline.hf_config import from_hf_config
+from harness.roofline.traffic import kv_bytes_per_token
+from results.safe_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,12 +29,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from backends.registry import Kind
+    from harness.roofline.architecture import Architecture
 
     Progress = Callable[[str, int, int], None]
 
 _SEED = 0
 _NATIVE_FORMAT = "bf16"  # of synthetic weights, and of an export that states none
-_ELEMENT_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 _SAMPLE_BYTES = 1024
 
 
@@ -40,8 +43,8 @@ class ModelSource:
     """What the user named, understood; nothing is written yet."""
 
     name: str  # preset name, directory name, file stem
-    origin: Literal["preset", "hf", "gguf"]
-    path: Path | None  # the Hugging Face directory or the .gguf file; None for a preset
+    origin: Literal["preset", "hf", "gguf", "config"]  # "config": a config.json without weights
+    path: Path | None  # the directory, the .gguf file or a configuration alone; None for a preset
     architecture: Architecture
     weights_origin: Literal["synthetic", "trained"]
 
@@ -59,6 +62,32 @@ def resolve(spec: str) -> ModelSource:
     """Understand a preset's name, a Hugging Face directory or a `.gguf` file; only headers are read.
 
     Raises:
+        UserError: there is no such model, its files are damaged or of another kind, or it has no weights and none can
+            be synthesised.
+    """
+    source = resolve_shape(spec)
+    if source.origin == "config":
+        raise UserError(
+            f"{source.path}: no .safetensors file beside config.json, and other weight formats are not read; "
+            "a prediction needs none, a run does"
+        )
+    if source.path is None and not _can_run(source):
+        family = source.architecture.model_type
+        raise UserError(
+            f"{source.name}: no weights can be synthesised for the family {family!r}, so this preset is for "
+            "`tokenroof predict`; to run the model, give its Hugging Face directory or .gguf file"
+        )
+    return source
+
+
+def _can_run(preset: ModelSource) -> bool:
+    return preset.architecture.model_type in SYNTHESISABLE
+
+
+def resolve_shape(spec: str) -> ModelSource:
+    """The same for what needs no weights: a `config.json`, or a directory with nothing else, will do as well.
+
+    Raises:
         UserError: there is no such model, or its files are damaged or of another kind.
     """
     if not spec.strip():
@@ -67,10 +96,10 @@ def resolve(spec: str) -> ModelSource:
         return ModelSource(spec, "preset", None, from_hf_config(PRESETS[spec]), "synthetic")
     path = Path(spec).expanduser()
     if path.is_dir():
-        return _hf_source(path)
+        return _hf_source(path) if has_weights(path) else _config_source(path)
     if path.is_file():
-        return _gguf_source(path)
-    if "/" in spec or "\\" in spec or path.suffix in {".gguf", ".safetensors"}:
+        return _config_source(path) if path.suffix == ".json" else _gguf_source(path)
+    if "/" in spec or "\\" in spec or path.suffix in {".gguf", ".safetensors", ".json"}:
         raise UserError(f"{spec}: no such file or directory")
     nearest = difflib.get_close_matches(spec.lower(), PRESETS, n=3)
     hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "."
@@ -78,27 +107,35 @@ def resolve(spec: str) -> ModelSource:
 
 
 def _hf_source(directory: Path) -> ModelSource:
-    config = read_config(directory)
-    table = _hf_tensors(directory)
-    config.setdefault("tie_word_embeddings", "lm_head.weight" not in table)
-    try:
-        architecture = from_hf_config(config)
-    except ValueError as error:
-        raise UserError(
-            f"{directory / 'config.json'}: {error} (model_type {config.get('model_type')!r} is perhaps not supported)"
-        ) from error
+    config, tensors = read_config(directory), hf_tensors(directory)
+    if all(level.get("tie_word_embeddings") is None for level in (config, config.get("text_config") or {})):
+        config["tie_word_embeddings"] = not any(name.endswith("lm_head.weight") for name in tensors)
     trained = synthesis.SYNTHETIC_KEY not in config
-    return ModelSource(directory.resolve().name, "hf", directory, architecture, "trained" if trained else "synthetic")
+    weights_origin: Literal["synthetic", "trained"] = "trained" if trained else "synthetic"
+    return ModelSource(directory.resolve().name, "hf", directory, _shape(config, directory), weights_origin)
+
+
+def _config_source(path: Path) -> ModelSource:
+    folder = path if path.is_dir() else path.parent
+    name = path.stem if path.is_file() and path.name != CONFIG else folder.resolve().name
+    return ModelSource(name, "config", path, _shape(read_config(path), path), "trained")
+
+
+def _shape(config: dict[str, Any], path: Path) -> Architecture:
+    try:
+        return from_hf_config(config)
+    except ValueError as error:
+        raise UserError(f"{config_path(path)}: {error}") from error
 
 
 def _gguf_source(path: Path) -> ModelSource:
-    contents = _gguf_contents(path)
-    tied = not any(tensor.name == "output.weight" for tensor in contents.tensors)
+    header = gguf_header(path)
+    tied = not any(tensor.name == "output.weight" for tensor in header.tensors)
     try:
-        architecture = from_gguf_metadata(contents.metadata, tied_embeddings=tied)
+        architecture = from_gguf_metadata(header.metadata, tied_embeddings=tied)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
-    synthetic = synthesis.GGUF_SYNTHETIC_KEY in contents.metadata
+    synthetic = synthesis.GGUF_SYNTHETIC_KEY in header.metadata
     return ModelSource(one_line(path.stem), "gguf", path, architecture, "synthetic" if synthetic else "trained")
 
 
@@ -125,7 +162,7 @@ def prepare(source: ModelSource, kind: Kind, weight_format: str | None, progress
         n_bytes = sum(entry.n_bytes for entry in tensor_table(path).values())
     else:
         path = _gguf_file(source, weight_format or _NATIVE_FORMAT, progress)
-        n_bytes = sum(tensor.n_bytes for tensor in _gguf_contents(path).tensors)
+        n_bytes = sum(tensor.n_bytes for tensor in gguf_header(path).tensors)
     return Artifact(path, weights_id(source), n_bytes)
 
 
@@ -143,35 +180,35 @@ def disk_needed(source: ModelSource, kind: Kind, weight_format: str | None) -> i
 
 
 def weight_bytes(source: ModelSource, weight_format: str | None) -> int:
-    """Bytes of all weights in this format; None: as they are."""
-    if weight_format is not None:
-        if weight_format not in _ELEMENT_BYTES:
-            raise UserError(f"unknown weight format {weight_format!r}; there are {', '.join(_ELEMENT_BYTES)}")
-        return n_params(source) * _ELEMENT_BYTES[weight_format]
-    if source.path is None:
-        return n_params(source) * synthesis.ELEMENT_BYTES
-    return sum(tensor.n_bytes for tensor in _tensors(source.path))
+    """Bytes of all weights in this format; None: as they are.
+
+    Raises:
+        UserError: as `weights_of`.
+    """
+    return weights_of(source, weight_format).n_bytes
 
 
 def n_params(source: ModelSource) -> int:
     """Weights of the model: counted from its shape for a preset, from its files' tensors otherwise."""
-    if source.path is None:
-        return parameter_count(source.architecture)
-    return sum(tensor.n_elements for tensor in _tensors(source.path))
+    return weights_of(source, None).n_params
 
 
 def models_table() -> pd.DataFrame:
-    """The presets: `name, params, weights_bytes, kv_bytes_per_token, cached_bytes`, at two bytes an element."""
+    """The presets: `name, params, weights_bytes, kv_bytes_per_token, cached_bytes, can_run`, at two bytes an element.
+
+    Those that cannot run are shapes only, for predictions.
+    """
     import pandas as pd  # noqa: PLC0415  # slow to import, and `resolve` is on the way to every error message
 
     cached = cache.list_cached()
     rows = []
-    for source in map(resolve, PRESETS):
+    for source in map(resolve_shape, PRESETS):
         prefix = _file_stem(source)
         cached_bytes = sum(artifact.n_bytes for artifact in cached if artifact.path.name.startswith(prefix))
         kv_bytes = kv_bytes_per_token(source.architecture, 2)
-        rows.append((source.name, n_params(source), weight_bytes(source, None), kv_bytes, cached_bytes))
-    columns = ["name", "params", "weights_bytes", "kv_bytes_per_token", "cached_bytes"]
+        params, weights = n_params(source), weight_bytes(source, _NATIVE_FORMAT)
+        rows.append((source.name, params, weights, kv_bytes, cached_bytes, _can_run(source)))
+    columns = ["name", "params", "weights_bytes", "kv_bytes_per_token", "cached_bytes", "can_run"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -191,12 +228,12 @@ def weights_id(source: ModelSource) -> str:
         digest.update(json.dumps(read_config(source.path), sort_keys=True).encode())
         places = [
             (name, entry.shape, entry.dtype, entry.path, entry.offset, entry.n_bytes)
-            for name, entry in _hf_tensors(source.path).items()
+            for name, entry in hf_tensors(source.path).items()
         ]
     else:
         places = [
-            (tensor.name, tensor.shape, tensor.format, source.path, tensor.offset, tensor.n_bytes)
-            for tensor in _gguf_contents(source.path).tensors
+            (tensor.name, tensor.shape, tensor.format, tensor.path, tensor.offset, tensor.n_bytes)
+            for tensor in gguf_header(source.path).tensors
         ]
     for name, shape, element, path, offset, n_bytes in sorted(places):
         digest.update(f"{name} {shape} {element}\n".encode())
@@ -279,17 +316,3 @@ def _check_disk(source: ModelSource, kind: Kind, weight_format: str | None) -> N
     if not needed:
         return
     check_room(needed)
-
-
-@functools.lru_cache
-def _hf_tensors(directory: Path) -> dict[str, TensorEntry]:
-    return tensor_table(directory)
-
-
-@functools.lru_cache
-def _gguf_contents(path: Path) -> gguf_file.GgufHeader:
-    return gguf_file.read_gguf(path)
-
-
-def _tensors(path: Path) -> Iterable[TensorEntry | gguf_file.GgufTensor]:
-    return _hf_tensors(path).values() if path.is_dir() else _gguf_contents(path).tensors

@@ -24,7 +24,7 @@ from harness.models import tokenizer
 from harness.models.cache import written_whole
 from harness.models.safetensors_file import INDEX_NAME, StreamWriter
 from harness.models.tensors import Role, TensorSpec, tensor_specs
-from harness.roofline.architecture import from_hf_config
+from harness.roofline.hf_config import from_hf_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
+_LLAMA_LIKE = frozenset({"llama", "mistral", "qwen2", "qwen3", "qwen3_moe"})
+SYNTHESISABLE = _LLAMA_LIKE | {"gpt2"}
+"""Values of `model_type` whose tensors are known by name."""
+
+
 class Role(Enum):
     """What a tensor is for; the synthetic weights' distribution depends on it."""
 
@@ -45,12 +50,12 @@ def tensor_specs(config: Mapping[str, Any]) -> list[TensorSpec]:
     """Every tensor of a checkpoint with this Hugging Face configuration, in the order of the forward pass.
 
     Raises:
-        ValueError: the family is none of llama, mistral, qwen2, qwen3, qwen3_moe and gpt2.
+        ValueError: the family is none of `SYNTHESISABLE`.
     """
     family = config["model_type"]
     if family == "gpt2":
         return list(_gpt2(config))
-    if family in ("llama", "mistral", "qwen2", "qwen3", "qwen3_moe"):
+    if family in _LLAMA_LIKE:
         return list(_llama_like(config))
     raise ValueError(f"no weights can be synthesised for the family {family!r}")
 

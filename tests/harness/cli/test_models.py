@@ -15,7 +15,14 @@ TOKENROOF = Path(sys.executable).with_name("tokenroof")
 # As the models' publishers give them.
 BILLIONS = {
     "llama-2-7b": 6.74, "llama-3.1-8b": 8.03, "llama-3.1-70b": 70.55, "llama-3.2-1b": 1.24, "llama-3.2-3b": 3.21,
-    "mistral-7b": 7.25, "qwen3-8b": 8.19, "qwen3-32b": 32.76, "qwen3-30b-a3b": 30.53,
+    "mistral-7b": 7.25, "qwen3-8b": 8.19, "qwen3-32b": 32.76, "qwen3-30b-a3b": 30.53, "llama-2-70b": 68.98,
+    "qwen2.5-7b": 7.62, "qwen2.5-14b": 14.77, "qwen2.5-72b": 72.71, "qwen3-4b": 4.02, "qwen3-14b": 14.77,
+    "qwen3-235b-a22b": 235.09,
+}  # fmt: skip
+PREDICTED_BILLIONS = {
+    "ministral-3-14b": 13.51, "mixtral-8x7b": 46.70, "phi-4": 14.66, "gemma-2-9b": 9.24, "gemma-3-4b": 3.88,
+    "gemma-3-12b": 11.77, "gemma-3-27b": 27.01, "gemma-4-31b": 30.70, "gemma-4-26b-a4b": 25.23, "gpt-oss-20b": 20.91,
+    "gpt-oss-120b": 116.83, "qwen3.6-27b": 26.90, "qwen3.6-35b-a3b": 34.66, "deepseek-v3": 671.03,
 }  # fmt: skip
 MILLIONS = {"gpt2": 124, "qwen3-0.6b": 596, "gpt2-mini": 25}
 
@@ -46,11 +53,13 @@ def test_every_preset_is_listed_with_its_parameters(own_cache: Path) -> None:
     listed = {}
     for line in result.stdout.splitlines():
         cells = [cell.strip() for cell in line.strip("│┃").split("│")]
-        if len(cells) == 5:
+        if len(cells) == 6:
             listed[cells[0]] = cells[1:]
-    assert set(listed) == set(PRESETS) == {*BILLIONS, *MILLIONS}
-    for name, (params, *_) in listed.items():
-        assert params == (f"{BILLIONS[name]:.2f} B" if name in BILLIONS else f"{MILLIONS[name]} M"), name
+    assert set(listed) == set(PRESETS) == {*BILLIONS, *PREDICTED_BILLIONS, *MILLIONS}
+    billions = BILLIONS | PREDICTED_BILLIONS
+    for name, (params, _, _, purpose, _) in listed.items():
+        assert params == (f"{billions[name]:.2f} B" if name in billions else f"{MILLIONS[name]} M"), name
+        assert purpose == ("predict" if name in PREDICTED_BILLIONS else "run"), name
     assert listed["llama-3.1-8b"][1:3] == ["16.06 GB", "131,072 B"]
     assert listed["llama-2-7b"][2] == "524,288 B"
     assert str(own_cache) in "".join(result.stdout.splitlines())
@@ -78,3 +87,13 @@ def test_clean_waits_for_no_run(own_cache: Path) -> None:
 
 def test_an_empty_cache_is_clean(own_cache: Path) -> None:
     assert _models("--clean").stdout == f"0.0 GB freed in {own_cache}\n"
+
+
+@pytest.mark.parametrize("flags", [[], ["--dry-run"]])
+def test_a_preset_without_weights_is_refused_by_a_run_in_one_line(own_cache: Path, flags: list[str]) -> None:
+    result = subprocess.run(
+        [TOKENROOF, "run", "-m", "gpt-oss-20b", *flags], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert re.fullmatch(r"tokenroof: gpt-oss-20b: no weights can be synthesised for .*\n", result.stderr)
+    assert not own_cache.exists()

@@ -1,5 +1,6 @@
 """GGUF headers, against files that llama.cpp's own package writes and reads."""
 
+import struct
 from pathlib import Path
 
 import gguf
@@ -79,3 +80,97 @@ def test_another_kind_of_file_is_told(tmp_path: Path) -> None:
     path.write_bytes(bytes(100))
     with pytest.raises(UserError, match="not a GGUF file"):
         read_gguf(path)
+
+
+@given(st.data())
+def test_any_flipped_byte_is_told_or_harmless(
+    file: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    damaged = bytearray(file.read_bytes())
+    header_bytes = min(tensor.offset for tensor in read_gguf(file).tensors)
+    for place in data.draw(st.lists(st.integers(0, header_bytes - 1), min_size=1, max_size=4)):
+        damaged[place] = data.draw(st.integers(0, 255))
+    path = tmp_path_factory.mktemp("flipped") / "model.gguf"
+    path.write_bytes(damaged)
+    try:
+        header = read_gguf(path)
+    except UserError as error:
+        assert "\n" not in str(error)  # noqa: PT017  # harmless flips raise nothing
+    else:
+        assert all(0 <= tensor.offset <= len(damaged) - tensor.n_bytes for tensor in header.tensors)
+
+
+def _header(*tensors: bytes, metadata: tuple[bytes, ...] = ()) -> bytes:
+    start = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
+    return start + b"".join(metadata) + b"".join(tensors) + bytes(4096)
+
+
+def _string(text: str) -> bytes:
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+def _row(name: str, shape: tuple[int, ...], element: int = 0, offset: int = 0) -> bytes:
+    return _string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, element, offset)
+
+
+def _value(key: str, kind: int, value: bytes) -> bytes:
+    return _string(key) + struct.pack("<I", kind) + value
+
+
+@pytest.mark.parametrize(
+    ("contents", "message"),
+    [
+        (_header(_row("one", (32,), element=77)), r"tensor 'one' has element format 77, which the installed gguf"),
+        (_header(_row("one", (32,), offset=64)), r"damaged .*tensor 'one' at byte 64, not 0"),
+        (_header(_row("one", (32,)), _row("two", (32,))), r"damaged .*tensor 'two' at byte 0, not 128"),
+        (_header(_row("one", (32,)), _row("one", (32,), offset=128)), r"damaged .*the name 'one' twice"),
+        (_header(_row("one", (2**32, 2**32))), r"damaged .*a tensor of shape \(4294967296, 4294967296\)"),
+        (_header(_row("one", (2**64 - 1,))), r"damaged .*a tensor of shape"),  # -1, read without a sign
+        (_header(_row("one", (2**40,))), r"truncated: \d+ bytes, its header promises"),
+        (_header(_row("one", (1, 1, 1, 1, 1))), r"damaged .*a tensor of 5 dimensions"),
+        (_header(_row("one", (48,), element=8)), r"damaged .*tensor 'one' of Q8_0 with rows of 48"),
+        (_header(_row("", (32,))), r"damaged .*an empty name"),
+        (_header(metadata=(_value("key", 99, bytes(8)),)), r"damaged .*a value of type 99"),
+        (_header(metadata=(_value("key", 9, struct.pack("<IQ", 9, 1)),)), r"damaged .*a value of type 9"),
+        (_header(metadata=(_value("key", 9, struct.pack("<IQ", 8, 2**60)),)), r"damaged .*it ends too early"),
+        (_header(metadata=(_value("general.alignment", 4, struct.pack("<I", 0)),)), r"damaged .*general\.alignment"),
+        (_header(metadata=(_value("key", 4, bytes(4)), _value("key", 4, bytes(4)))), r"damaged .*the name 'key' twice"),
+        (b"GGUF" + struct.pack("<IQQ", 3, 2**62, 0) + bytes(4096), r"damaged .*an empty name"),
+    ],
+)
+def test_an_impossible_header_is_told(tmp_path: Path, contents: bytes, message: str) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(contents)
+    with pytest.raises(UserError, match=message):
+        read_gguf(path)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[Path]:
+    """A model in three files, as the package splits it."""
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama", split_max_tensors=1)
+    writer.add_block_count(2)
+    for i in range(3):
+        writer.add_tensor(f"blk.{i}.weight", np.ones((i + 1, 32), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return sorted(tmp_path.glob("*.gguf"))
+
+
+def test_the_first_part_stands_for_all(parts: list[Path]) -> None:
+    assert len(parts) == 3
+    header = read_gguf(parts[0])
+    assert [(tensor.path, tensor.name, tensor.n_bytes) for tensor in header.tensors] == [
+        (path, f"blk.{i}.weight", 128 * (i + 1)) for i, path in enumerate(parts)
+    ]
+    assert header.metadata["llama.block_count"] == 2
+
+
+def test_a_part_alone_is_told(parts: list[Path]) -> None:
+    with pytest.raises(UserError, match=r"one of 3 parts of a model; give the first, named .*-00001-of-00003\.gguf"):
+        read_gguf(parts[1])
+    parts[2].unlink()
+    with pytest.raises(UserError, match=r"model-00003-of-00003\.gguf: cannot be read: No such file"):
+        read_gguf(parts[0])

@@ -1,5 +1,6 @@
 """Safetensors headers, mapping and streaming, against the safetensors library."""
 
+import contextlib
 import json
 import struct
 from pathlib import Path
@@ -91,6 +92,10 @@ def test_garbage_is_told(tmp_path_factory: pytest.TempPathFactory, garbage: byte
         {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]},
         {"dtype": "F32", "shape": [-1], "data_offsets": [0, -4]},
         {"dtype": "X9", "shape": [1], "data_offsets": [0, 1]},
+        {"dtype": [], "shape": [1], "data_offsets": [0, 1]},
+        {"dtype": "F32", "shape": [float("inf")], "data_offsets": [0, 4]},
+        {"dtype": "F32", "shape": ["1"], "data_offsets": [0, 4]},
+        {"dtype": "F32", "shape": [1], "data_offsets": [0, 4, 8]},
     ],
 )
 def test_a_damaged_entry_is_told_with_the_tensor(tmp_path: Path, entry: object) -> None:
@@ -99,6 +104,42 @@ def test_a_damaged_entry_is_told_with_the_tensor(tmp_path: Path, entry: object) 
     path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
     with pytest.raises(UserError, match="tensor 'weight'"):
         read_header(path)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (b'{"a": {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]}, '
+         b'"b": {"dtype": "U8", "shape": [4], "data_offsets": [4, 8]}}', r"tensor 'b' overlaps another"),
+        (b"[" * 100_000, "its header is not JSON"),
+        (b'{"a": {"dtype": "U8", "shape": [1000000], "data_offsets": [0, 1000000]}}', r"truncated: \d+ bytes"),
+    ],
+)  # fmt: skip
+def test_an_impossible_header_is_told(tmp_path: Path, header: bytes, message: str) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
+    with pytest.raises(UserError, match=message):
+        read_header(path)
+
+
+def test_an_absurd_header_length_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(struct.pack("<Q", 2**63) + bytes(64))
+    with pytest.raises(UserError, match="it claims a header of 9223372036854775808 bytes"):
+        read_header(path)
+
+
+@given(st.data())
+def test_any_flipped_byte_is_told_or_harmless(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("flipped") / "model.safetensors"
+    save_file(_TENSORS, path)
+    damaged = bytearray(path.read_bytes())
+    header_bytes = 8 + struct.unpack("<Q", damaged[:8])[0]
+    for place in data.draw(st.lists(st.integers(0, header_bytes - 1), min_size=1, max_size=4)):
+        damaged[place] = data.draw(st.integers(0, 255))
+    path.write_bytes(damaged)
+    with contextlib.suppress(UserError):
+        assert all(0 <= entry.offset <= len(damaged) - entry.n_bytes for entry in read_header(path).values())
 
 
 def test_a_sharded_model_is_one_table(tmp_path: Path) -> None:
@@ -116,6 +157,8 @@ def test_a_sharded_model_is_one_table(tmp_path: Path) -> None:
 def test_no_weights_and_a_bad_index_are_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no \.safetensors file"):
         tensor_table(tmp_path)
-    (tmp_path / "model.safetensors.index.json").write_text("{")
-    with pytest.raises(UserError, match="not a readable safetensors index"):
-        tensor_table(tmp_path)
+    index = tmp_path / "model.safetensors.index.json"
+    for text in ("{", "[]", '{"weight_map": {"a": 1}}', '{"weight_map": {"a": []}}', "[" * 100_000):
+        index.write_text(text)
+        with pytest.raises(UserError, match="not a readable safetensors index"):
+            tensor_table(tmp_path)

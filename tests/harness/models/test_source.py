@@ -91,6 +91,7 @@ def test_the_table_of_presets(hf: source.Artifact) -> None:
         "weights_bytes": 16_060_522_496,
         "kv_bytes_per_token": 131_072,
         "cached_bytes": 0,
+        "can_run": True,
     }
     assert table.loc[_PRESET, "cached_bytes"] >= hf.weights_bytes
 

@@ -1,0 +1,112 @@
+"""The weights of a model that the user named: from its files' own tables of tensors, else from its shape."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from harness.errors import UserError
+from harness.models.gguf_file import read_gguf
+from harness.models.hf_config import read_config
+from harness.models.presets import PRESETS
+from harness.models.published_format import published_format
+from harness.models.safetensors_file import tensor_table
+from harness.roofline.formats import FORMATS
+from harness.roofline.nominal import nominal_weights
+from harness.roofline.tensor_names import part_of, without_expert
+from harness.roofline.weights import Weight, Weights
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.models.gguf_file import GgufHeader
+    from harness.models.safetensors_file import TensorEntry
+    from harness.models.source import ModelSource
+    from harness.roofline.architecture import Architecture
+
+_PLAIN_FORMATS = frozenset({"f32", "f16", "bf16"})
+_PLAIN_DTYPES = frozenset({"F64", "F32", "F16", "BF16"})
+
+
+@functools.lru_cache
+def weights_of(source: ModelSource, weight_format: str | None) -> Weights:
+    """Every tensor with its bytes, in this format; None: as the files have them, or as the model was published.
+
+    Args:
+        source: from `source.resolve` or `source.resolve_shape`.
+        weight_format: one of `nominal.WEIGHT_FORMATS`. To a plain format ("f32", "f16", "bf16") a Hugging Face
+            directory is converted tensor by tensor; other formats are made from the shape.
+
+    Raises:
+        UserError: there is no such format, the files are damaged, or a GGUF file is asked for in another format.
+    """
+    if source.path is not None and source.origin in ("hf", "gguf"):
+        if weight_format is None:
+            return artifact_weights(source.path, source.architecture)
+        if source.origin == "gguf":
+            raise UserError(f"{source.path}: a GGUF file's weights are in their formats already; leave out -w")
+        if weight_format.lower() in _PLAIN_FORMATS and _is_plain(source.path):
+            return _converted(artifact_weights(source.path, source.architecture), weight_format.lower())
+    try:
+        return nominal_weights(source.architecture, weight_format or _published_format(source))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+@functools.lru_cache
+def artifact_weights(path: Path, architecture: Architecture) -> Weights:
+    """The weights that a Hugging Face directory or a GGUF file holds; a layer's experts are summed.
+
+    Only headers are read.
+
+    Raises:
+        UserError: the files are damaged.
+    """
+    tied = architecture.tied_embeddings
+    found: dict[str, Weight] = {}
+    for name, n_elements, n_bytes in _table(path):
+        part = part_of(name, architecture.n_layers, tied=tied)
+        if part is None:
+            continue
+        whole = without_expert(name)
+        layer, use = part
+        before = found.get(whole, Weight(whole, layer, 0, 0, use))
+        found[whole] = Weight(whole, layer, before.n_elements + n_elements, before.n_bytes + n_bytes, use)
+    return Weights(architecture, tuple(found.values()))
+
+
+@functools.lru_cache
+def hf_tensors(directory: Path) -> dict[str, TensorEntry]:
+    """`tensor_table`, read once."""
+    return tensor_table(directory)
+
+
+@functools.lru_cache
+def gguf_header(path: Path) -> GgufHeader:
+    """`read_gguf`, read once."""
+    return read_gguf(path)
+
+
+def _table(path: Path) -> list[tuple[str, int, int]]:
+    """Name, elements and bytes of each tensor."""
+    if path.is_dir():
+        return [(name, entry.n_elements, entry.n_bytes) for name, entry in hf_tensors(path).items()]
+    return [(tensor.name, tensor.n_elements, tensor.n_bytes) for tensor in gguf_header(path).tensors]
+
+
+def _is_plain(directory: Path) -> bool:
+    """Whether every tensor holds one number an element: others are packed, and are unpacked to be converted."""
+    return {entry.dtype for entry in hf_tensors(directory).values()} <= _PLAIN_DTYPES
+
+
+def _converted(weights: Weights, weight_format: str) -> Weights:
+    element = FORMATS[weight_format]
+    parts = (
+        Weight(part.name, part.layer, part.n_elements, element.n_bytes(part.n_elements), part.use)
+        for part in weights.parts
+    )
+    return Weights(weights.architecture, tuple(parts))
+
+
+def _published_format(source: ModelSource) -> str:
+    return published_format(PRESETS[source.name] if source.path is None else read_config(source.path))
