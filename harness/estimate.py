@@ -1,6 +1,6 @@
 """How long work should take, roughly, before anything ran: for the plan, the progress bar and the hang timeout.
 
-Rates come from a quick measurement of this host, or a nominal figure for an accelerator. They are never put in a row.
+Rates come from a quick measurement of this host, or from the device catalog. They are never put in a row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.machine.catalog import AmbiguousDeviceError, match
 from harness.machine.hardware import physical_cores
+from harness.prediction.hardware import from_device
+from harness.prediction.prefill import prefill_flops_s
 from harness.probe import FAR_BUDGET_S, FAR_FROM, FAR_PIECE, FAR_TOKENS
 from harness.roofline.traffic import kv_bytes_per_token, prefill_flops, streamed_parameters
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 _START_S = 5.0  # a process that imports a large library
 _LOAD_BYTES_S = 1e9
 _KV_ELEMENT_BYTES = 2
+_DECODE_SHARE = 0.6  # of the vendor's bandwidth
 _LAUNCH_OVERHEAD_S = 1e-3  # Python and kernel launches of a decode step
 
 
@@ -36,10 +40,22 @@ class Rates:
     flops_s: float
 
 
-# A nominal accelerator; the real one corrects the estimate as soon as rows come in.
+# One that the catalog lacks; the real one corrects the estimate as soon as rows come in.
 ACCELERATOR = Rates(bytes_s=5e11, flops_s=5e13)
 # Seen on a 2-core Linux machine: MLX's CPU backend streams about 3 GB/s there, and computes as slowly.
 MLX_CPU = Rates(bytes_s=3e9, flops_s=2e10)
+
+
+def accelerator_rates(name: str, memory_bytes: int | None) -> Rates:
+    """What the device of this name is expected to do, by the catalog and published rates; nominal if it is unknown."""
+    try:
+        device = match(name, memory_bytes=memory_bytes)
+    except AmbiguousDeviceError:
+        device = None
+    if device is None or device.bandwidth_bytes_s is None:
+        return ACCELERATOR
+    hardware = from_device(device)
+    return Rates(_DECODE_SHARE * hardware.bandwidth_bytes_s, prefill_flops_s(hardware, is_moe=False).mid)
 
 
 def host_rates() -> Rates:

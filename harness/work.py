@@ -90,7 +90,7 @@ def combinations(options: Options, sources: list[ModelSource], engines: dict[str
     host = estimate.host_rates()
     for source, (name, info) in itertools.product(sources, engines.items()):
         for settings in _settings(options, source, name):
-            rates = _rates(name, accelerator(info, settings) is not None, host)
+            rates = _rates(name, accelerator(info, settings), host)
             yield Work(source, name, settings, info, rates)
 
 
@@ -121,7 +121,7 @@ def _settings(options: Options, source: ModelSource, backend: str) -> Iterator[S
         )
 
 
-def _rates(backend: str, accelerated: bool, host: estimate.Rates) -> estimate.Rates:
-    if accelerated:
-        return estimate.ACCELERATOR
+def _rates(backend: str, device: Accelerator | None, host: estimate.Rates) -> estimate.Rates:
+    if device is not None:
+        return estimate.accelerator_rates(device.name, device.memory_bytes)
     return estimate.MLX_CPU if backend == "mlx" else host

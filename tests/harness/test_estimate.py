@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.estimate import Rates, WorkEstimate, estimate, host_rates
+from harness.estimate import ACCELERATOR, Rates, WorkEstimate, accelerator_rates, estimate, host_rates
 from harness.models.source import resolve
 from harness.workload import Case
 
@@ -67,3 +67,13 @@ def test_this_host_has_rates() -> None:
     # Slower than any machine with a 64-bit Python, and faster than any host's memory and cores.
     assert 1e8 < rates.bytes_s < 1e13
     assert 1e8 < rates.flops_s < 1e15
+
+
+def test_an_accelerator_of_the_catalog_is_estimated_by_its_own_bandwidth() -> None:
+    spark, rtx = accelerator_rates("NVIDIA GB10", None), accelerator_rates("NVIDIA GeForce RTX 5090", 32 * 2**30)
+    assert rtx.bytes_s / spark.bytes_s == pytest.approx(1792 / 273.056)
+    assert spark.bytes_s < 273.056e9
+    assert rtx.flops_s > spark.flops_s
+    # An RTX 3080 without its memory size may be either of two.
+    assert accelerator_rates("NVIDIA GeForce RTX 3080", None) == ACCELERATOR
+    assert accelerator_rates("Voodoo 2", None) == ACCELERATOR

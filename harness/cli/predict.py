@@ -1,0 +1,187 @@
+"""`tokenroof predict`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from harness.prediction.hardware import Range
+    from harness.prediction.predict import Prediction, Question
+
+_HOST = "ddr5-5600-2ch"
+
+
+def predict(
+    model: Annotated[
+        str,
+        typer.Option(
+            "-m", "--model", metavar="MODEL", help="Preset, config.json, Hugging Face directory or .gguf file."
+        ),
+    ],
+    on: Annotated[
+        str | None,
+        typer.Option("--on", metavar="DEVICES", help='Catalog ids or names, "RTX 5090,DGX Spark,M5 Ultra"; or all.'),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option("-w", "--weights", metavar="FORMAT", help="q4_k_m, q8_0, bf16, 4bit, … Default: as published."),
+    ] = None,
+    n_depth: Annotated[int, typer.Option("-d", "--n-depth", help="Tokens in the KV cache before the request.")] = 0,
+    n_prompt: Annotated[int, typer.Option("-p", "--n-prompt", help="Prompt tokens; 0: decode only.")] = 512,
+    n_gen: Annotated[int, typer.Option("-n", "--n-gen", help="Tokens to generate.")] = 128,
+    cache_type_k: Annotated[str, typer.Option("-ctk", "--cache-type-k", help="Format of cached keys.")] = "f16",
+    cache_type_v: Annotated[str, typer.Option("-ctv", "--cache-type-v", help="Format of cached values.")] = "f16",
+    bandwidth: Annotated[
+        float | None, typer.Option("--bandwidth", metavar="GB/s", help="Of a device that is not in the catalog.")
+    ] = None,
+    capacity: Annotated[
+        float | None, typer.Option("--capacity", metavar="GB", help="What a model can use, if the catalog errs.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", metavar="MEMORY", help="System memory for the layers that do not fit a GPU.")
+    ] = _HOST,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="The same for programs: a list, one object a device.")
+    ] = False,
+) -> int:
+    """Tell what a model would do on a device before anyone buys or downloads anything."""
+    import json
+
+    from harness.prediction.predict import predict as answer
+    from harness.prediction.target import host_memory, targets
+
+    question = _question(model, weights, (n_depth, n_prompt, n_gen), (cache_type_k, cache_type_v))
+    devices = targets(on, weights or "bf16", bandwidth, capacity)
+    tier = host_memory(host)
+    predictions = [answer(question, device, tier) for device in devices]
+    if as_json:
+        print(json.dumps([_values(question, each) for each in predictions], indent=2, ensure_ascii=False))
+    else:
+        _print(question, predictions)
+    return 0
+
+
+def _question(model: str, weights: str | None, tokens: tuple[int, int, int], kv_formats: tuple[str, str]) -> Question:
+    from harness.models.artifact_weights import weights_of
+    from harness.models.source import resolve_shape
+    from harness.prediction.predict import Question
+    from harness.roofline.formats import element_bytes
+    from harness.workload import Case
+
+    for flag, count in zip(("-d", "-p", "-n"), tokens, strict=True):
+        if not 0 <= count <= 2**27:
+            raise UserError(f"{flag} {count}: give a number of tokens, 0 to {2**27}")
+    case = Case(*tokens)
+    if not case.n_prompt and not case.n_gen:
+        raise UserError("-p 0 with -n 0 leaves nothing to predict; give a prompt (-p) or tokens to generate (-n)")
+    try:
+        k_bytes, v_bytes = map(element_bytes, kv_formats)
+    except ValueError as error:
+        raise UserError(f"-ctk, -ctv: {error}") from error
+    return Question(weights_of(resolve_shape(model), weights), case, k_bytes, v_bytes)
+
+
+def _values(question: Question, prediction: Prediction) -> dict[str, Any]:
+    ceiling, target = prediction.ceiling, prediction.target
+    return {
+        "device": target.name,
+        "device_id": target.device_id,
+        "fits": prediction.fits,
+        "weight_bytes": question.weights.n_bytes,
+        "streamed_bytes_per_token": round(question.weights.streamed_bytes()),
+        "kv_bytes_per_token": prediction.kv_bytes_per_token,
+        "kv_cache_bytes": prediction.kv_cache_bytes,
+        "needed_bytes": prediction.needed_bytes,
+        "capacity_bytes": target.capacity_bytes,
+        "bandwidth_gbs": None if target.hardware is None else target.hardware.bandwidth_bytes_s / 1e9,
+        "max_context": prediction.max_context,
+        "gpu_layers": prediction.gpu_layers,
+        "decode_ceiling_tok_s": None if ceiling is None else ceiling.tok_s,
+        "decode_tok_s": _range(prediction.decode_tok_s),
+        "ttft_s": _range(prediction.ttft_s),
+        "request_s": _range(prediction.request_s),
+        "bound": prediction.bound,
+        "decode_basis": prediction.decode_tok_s and prediction.decode_tok_s.basis,
+        "prefill_basis": prediction.ttft_s and prediction.ttft_s.basis,
+        "notes": list(prediction.notes),
+    }
+
+
+def _range(values: Range | None) -> dict[str, float] | None:
+    return None if values is None else {"low": values.low, "mid": values.mid, "high": values.high}
+
+
+def _print(question: Question, predictions: list[Prediction]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    weights, case = question.weights, question.case
+    first = predictions[0]
+    console = Console(markup=False, highlight=False)
+    console.print(
+        f"{weights.n_params / 1e9:.2f} B parameters, {weights.n_bytes / 1e9:.2f} GB of weights; a token reads "
+        f"{weights.streamed_bytes() / 1e9:.2f} GB of them and adds {first.kv_bytes_per_token:,} B to the KV cache. "
+        f"{case}: {first.kv_cache_bytes / 1e9:.2f} GB of KV cache, {first.needed_bytes / 1e9:.2f} GB in all."
+    )
+    console.print(_table(predictions), "", sep="\n")
+    for prediction in predictions:
+        if prediction.notes:
+            console.print(Text(f"{prediction.target.name}: {'; '.join(prediction.notes)}"))
+    bases = {
+        f"{what} {basis.basis}": None
+        for each in predictions
+        for what, basis in (("decode:", each.decode_tok_s), ("prefill:", each.ttft_s))
+        if basis is not None
+    }
+    if len(predictions) <= 6:  # a reader of the whole catalog does not want a paragraph a device
+        console.print(*map(Text, bases), sep="\n")
+    console.print(Text("ranges: eight of ten published rates lie within"))
+
+
+def _table(predictions: list[Prediction]) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("device", overflow="fold")
+    for heading in ("fits", "longest\ncontext", "ceiling\ntok/s", "decode\ntok/s", "TTFT\ns", "request\ns", "bound by"):
+        table.add_column(heading, justify="left" if heading in ("fits", "bound by") else "right", no_wrap=True)
+    for each in predictions:
+        cells = (
+            each.target.name,
+            _fits(each),
+            "-" if each.max_context is None else str(each.max_context),
+            "-" if each.ceiling is None else _number(each.ceiling.tok_s),
+            *(_spread(values) for values in (each.decode_tok_s, each.ttft_s, each.request_s)),
+            (each.bound or "-").replace(" ", "\n"),
+        )
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _fits(prediction: Prediction) -> str:
+    """Or how many of the layers do."""
+    if prediction.fits is None:
+        return "?"
+    if prediction.fits:
+        return "yes"
+    return "no" if prediction.gpu_layers is None else f"{prediction.gpu_layers}\nlayers"
+
+
+def _spread(values: Range | None) -> str:
+    """The middle, and below it the range."""
+    if values is None:
+        return "-"
+    return f"{_number(values.mid)}\n{_number(values.low, 2)}–{_number(values.high, 2)}"
+
+
+def _number(value: float, digits: int = 3) -> str:
+    """So many significant digits, all of those before the point."""
+    return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
