@@ -18,7 +18,7 @@ from harness.support import unsupported
 from harness.work import Work, combinations
 from results.errors import ResultsError
 from results.read import read
-from results.store import one_line
+from results.safe_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -29,7 +29,7 @@ def locked(output: Path) -> Iterator[None]:
     if not output.parent.is_dir():
         raise ResultsError(f"{output}: there is no folder {output.parent}; make it, or write elsewhere")
     try:
-        with FileLock(f"{output}.lock", timeout=LOCK_WAIT_S):
+        with FileLock(f"{output}.lock", timeout=LOCK_WAIT_S, poll_interval=0.01):
             yield
     except Timeout:
         raise ResultsError(

@@ -1,16 +1,24 @@
-"""Text from outside, made safe to keep in a row, to share and to open in a spreadsheet."""
+"""Text from outside, made safe to keep in a row and to share."""
 
 from __future__ import annotations
 
+import getpass
+import platform
 import re
+import socket
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 # A row must stay one line, whatever an engine or the system put into a message.
 _BREAKING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _HOME = re.compile(r"(?:/home|/Users|/var/home|[A-Za-z]:[\\/]+Users)[\\/]+[^\\/\s\"']+|/root\b")
+
+_SHORTEST = 3  # letters of a name that can be told from other words
+_NOBODY = re.compile(  # is named by these users and hosts, and messages and settings need the words
+    "root|users?|admin|administrator|guest|test|nobody|default|local|localhost|host|node|server|desktop|laptop|notebook|"
+    "workstation|computer|machine|home|data|linux|ubuntu|debian|fedora|windows|mac|macbook|imac|docker|runner|python|"
+    "torch|mlx|llama|model|auto|cuda|metal|vulkan|cpu|gpu|device|memory|nvidia|amd|intel|apple|spark|jetson",
+    re.IGNORECASE,
+)
 
 
 def one_line(text: str) -> str:
@@ -29,18 +37,22 @@ def without_home(text: str) -> str:
     return _HOME.sub("~", text)
 
 
-def escape(texts: pa.Array) -> pa.Array:
-    """Text cells as a CSV holds them: a spreadsheet takes none for a formula.
+def without_names(text: str) -> str:
+    """Text without this machine's host names and its user's name, where they stand as whole words in whatever case.
 
-    A cell that begins with one of `= + - @`, tab or carriage return gets an apostrophe before it, which spreadsheets
-    take for "this is text" (OWASP, CSV Injection). So does one that begins with apostrophes before such a sign, so
-    that `unescape` always gives back the original.
+    `[host]` and `[user]` stand for them. A hyphen joins words: a user called max is not in `max-autotune`.
     """
-    return pc.replace_substring_regex(texts, r"^('*[=+\-@\t\r])", r"'\1")
+    hosts = {platform.node(), socket.gethostname()}
+    hosts |= {host.partition(".")[0] for host in hosts}
+    # The longest first, since it holds the others.
+    for name, shown in [*((host, "[host]") for host in sorted(hosts, key=len, reverse=True)), (_user(), "[user]")]:
+        if len(name) >= _SHORTEST and not _NOBODY.fullmatch(name):
+            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", shown, text, flags=re.IGNORECASE)
+    return text
 
 
-def unescape(texts: pa.Array) -> pa.Array:
-    """Text cells without the apostrophe that `escape` put before them."""
-    if not pc.any(pc.starts_with(texts, "'")).as_py():  # as good as always, and much cheaper to ask
-        return texts
-    return pc.replace_substring_regex(texts, r"^'('*[=+\-@\t\r])", r"\1")
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a container's user may have no name
+        return ""

@@ -1,123 +1,280 @@
-"""The columns of a result row, declared once for writing, reading, validation and documentation."""
+"""The columns of a result row, declared once for writing, reading, validation, import and documentation."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-import pyarrow as pa
-
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 ROW_ID = re.compile(r"[0-9a-f]{12}")
 
 Kind = Literal["text", "int", "float", "json"]
-_ARROW = {"text": pa.string(), "int": pa.int64(), "float": pa.float64(), "json": pa.string()}
+
+MEASURED, IMPORTED, PUBLISHED = PROVENANCES = ("measured", "imported", "published")
+ALWAYS = PROVENANCES
+FOREIGN = (IMPORTED, PUBLISHED)
+
+_DAY_S = 86_400.0
+_RATE_TOK_S = 1e8
+_NAME_UNITS = {"_tok_s": "tok/s", "_s": "s", "_gbs": "GB/s", "_bytes": "B", "_bytes_per_token": "B/token", "_j": "J"}
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name holds the unit where there is one; `required` cells are never empty."""
+    """One column.
+
+    Attributes:
+        name: holds the unit where there is one.
+        kind: text, int, float, or json (kept as text).
+        meaning: for people, in one line.
+        group: what it is about.
+        unit: of its numbers; "" where there is none.
+        required: the provenances of the rows in which the cell is never empty.
+        least: smallest allowed number.
+        most: largest allowed number.
+        pattern: what the whole of a text must match, as a regular expression that RE2 and Python read alike.
+        since: the schema version that brought it.
+    """
 
     name: str
-    group: str
     kind: Kind
     meaning: str
-    required: bool = False
+    group: str = ""
+    unit: str = ""
+    required: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+    pattern: str = ""
+    since: int = 1
 
 
-def _group(group: str, *columns: tuple[str, Kind, str] | tuple[str, Kind, str, bool]) -> list[Column]:
-    return [Column(name, group, kind, meaning, *rest) for name, kind, meaning, *rest in columns]
+def _group(group: str, *columns: Column, since: int = 1) -> list[Column]:
+    return [replace(column, group=group, since=max(since, column.since)) for column in columns]
 
+
+def _text(name: str, meaning: str, required: tuple[str, ...] = (), *, pattern: str = "", since: int = 1) -> Column:
+    return Column(name, "text", meaning, required=required, pattern=pattern, since=since)
+
+
+def _json(name: str, meaning: str, *, since: int = 1) -> Column:
+    return Column(name, "json", meaning, since=since)
+
+
+def _int(name: str, meaning: str, required: tuple[str, ...] = (), *, unit: str = "", least: int = 0) -> Column:
+    return Column(name, "int", meaning, unit=unit or _unit(name), required=required, least=least)
+
+
+def _float(name: str, meaning: str, *, unit: str = "", least: float | None = 0, most: float | None = None) -> Column:
+    return Column(name, "float", meaning, unit=unit or _unit(name), least=least, most=most)
+
+
+def _seconds(name: str, meaning: str) -> Column:
+    return _float(name, meaning, most=_DAY_S)
+
+
+def _rate(name: str, meaning: str) -> Column:
+    return _float(name, meaning, most=_RATE_TOK_S)
+
+
+def _unit(name: str) -> str:
+    endings = [ending for ending in _NAME_UNITS if name.endswith(ending)]
+    return _NAME_UNITS[max(endings, key=len)] if endings else ""
+
+
+_TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"
+_SHA256 = "[0-9a-f]{64}"
 
 COLUMNS: tuple[Column, ...] = (
     *_group(
         "run",
-        ("schema_version", "int", "version of this list of columns", True),
-        ("run_id", "text", "one call of `tokenroof run`; a resumed run keeps it", True),
-        ("launch", "int", "which start of a worker process, from 1: rates vary most between launches", True),
-        ("started_at", "text", "when the repetition began, UTC, ISO 8601", True),
+        _int("schema_version", "version of this list of columns", ALWAYS, least=1),
+        _text("run_id", "one call of `tokenroof run`; a resumed run keeps it", (MEASURED,)),
+        _int(
+            "launch", "which start of a worker process, from 1: rates vary most between launches", (MEASURED,), least=1
+        ),
+        _text("started_at", "when the repetition began, UTC, ISO 8601", (MEASURED,), pattern=_TIME),
+        _text(
+            "provenance",
+            "measured (by tokenroof), imported (from another tool's output) or published",
+            ALWAYS,
+            pattern="|".join(PROVENANCES),
+            since=2,
+        ),
+        _text("source", "where a row that is not measured comes from: the tool, or an address", FOREIGN, since=2),
+        _json(
+            "derived", "column -> how it follows from what the source says, where it does not say it itself", since=2
+        ),
     ),
     *_group(
         "machine",
-        ("machine", "text", "the machine's label, from --machine or its hardware", True),
-        ("os", "text", "operating system, its version, and the processor's instruction set", True),
-        ("cpu", "text", "the processor's product name", True),
-        ("ram_bytes", "int", "physical memory", True),
-        ("device_name", "text", "product name of the device that ran the model"),
-        ("device_memory_bytes", "int", "its memory: VRAM, or physical memory for a CPU"),
+        _text("machine", "the machine's label, from --machine or its hardware", ALWAYS),
+        _text("os", "operating system, its version, and the processor's instruction set", (MEASURED,)),
+        _text("cpu", "the processor's product name", (MEASURED,)),
+        _int("ram_bytes", "physical memory", (MEASURED,)),
+        _text("device_name", "product name of the device that ran the model"),
+        _int("device_memory_bytes", "its memory: VRAM, or physical memory for a CPU"),
     ),
     *_group(
         "engine",
-        ("backend", "text", "torch, mlx, llama.cpp", True),
-        ("backend_version", "text", "version of the library that did the work"),
-        ("engine_build", "text", "what else identifies the build"),
-        ("engine_mode", "text", "how the decode loop ran: eager, compiled, cuda-graph, async-eval, …"),
-        ("device", "text", "the engine's own name for the device"),
-        ("n_threads", "int", "host threads that the engine computes with; engine_settings holds what was asked for"),
-        ("n_gpu_layers", "int", "layers asked to be on the GPU; -1: all"),
-        ("gpu_layers_effective", "int", "layers that are there, the output layer counted as one"),
-        ("flash_attn", "text", "attention kernel in effect"),
-        ("engine_settings", "json", "everything else that can move a number, asked for and in effect"),
+        _text("backend", "torch, mlx, llama.cpp", ALWAYS),
+        _text("backend_version", "version of the library that did the work"),
+        _text("engine_build", "what else identifies the build"),
+        _text("engine_mode", "how the decode loop ran: eager, compiled, cuda-graph, async-eval, …"),
+        _text("device", "the engine's own name for the device"),
+        _int("n_threads", "host threads that the engine computes with; engine_settings holds what was asked for"),
+        _int("n_gpu_layers", "layers asked to be on the GPU; -1: all", least=-1),
+        _int("gpu_layers_effective", "layers that are there, the output layer counted as one"),
+        _text("flash_attn", "attention kernel in effect"),
+        _json("engine_settings", "everything else that can move a number, asked for and in effect"),
     ),
     *_group(
         "model",
-        ("model", "text", "preset, directory or file name", True),
-        ("architecture", "text", "the configuration's model_type: llama, qwen3, gpt2, …"),
-        ("n_params", "int", "parameters in the loaded tensors, a tied one once"),
-        ("weights_origin", "text", "synthetic or trained"),
-        ("weights_id", "text", "hash that names the weights: equal for bit-identical artifacts"),
-        ("weight_format", "text", "f32, f16, bf16, …"),
-        ("weight_bytes", "int", "bytes of the loaded tensors, a tied one once"),
-        ("kv_k_format", "text", "element format of the cached keys"),
-        ("kv_v_format", "text", "element format of the cached values"),
-        ("kv_allocated_tokens", "int", "tokens a sequence's KV cache had room for"),
+        _text("model", "preset, directory or file name", ALWAYS),
+        _text("architecture", "the configuration's model_type: llama, qwen3, gpt2, …"),
+        _int("n_params", "parameters in the loaded tensors, a tied one once"),
+        _text("weights_origin", "synthetic or trained"),
+        _text("weights_id", "hash that names the weights: equal for bit-identical artifacts"),
+        _text("weight_format", "f32, f16, bf16, …"),
+        _int("weight_bytes", "bytes of the loaded tensors, a tied one once"),
+        _text("kv_k_format", "element format of the cached keys"),
+        _text("kv_v_format", "element format of the cached values"),
+        _int("kv_allocated_tokens", "tokens a sequence's KV cache had room for", unit="tokens"),
     ),
     *_group(
         "workload",
-        ("n_depth", "int", "tokens already in the KV cache, untimed", True),
-        ("n_prompt", "int", "prompt tokens; 0: decode only", True),
-        ("n_gen", "int", "generated tokens; 0: prefill only", True),
-        ("decode_start", "int", "context length at the first timed decode step"),
-        ("batch", "int", "sequences at once", True),
-        ("repetition", "int", "within its launch, from 1", True),
-        ("seed", "int", "of the token stream", True),
-        ("tokens_sha256", "text", "of the token ids given to the engine"),
-        ("argmax_sha256", "text", "of the token ids the engine answered, in time"),
+        _int("n_depth", "tokens already in the KV cache, untimed", ALWAYS, unit="tokens"),
+        _int("n_prompt", "prompt tokens; 0: decode only", ALWAYS, unit="tokens"),
+        _int("n_gen", "generated tokens; 0: prefill only", ALWAYS, unit="tokens"),
+        _int("decode_start", "context length at the first timed decode step", unit="tokens"),
+        _int("batch", "sequences at once", ALWAYS, least=1),
+        _int("repetition", "within its launch, from 1", (MEASURED,), least=1),
+        _int("seed", "of the token stream", (MEASURED,)),
+        _text("tokens_sha256", "of the token ids given to the engine", pattern=_SHA256),
+        _text("argmax_sha256", "of the token ids the engine answered, in time", pattern=_SHA256),
     ),
     *_group(
         "outcome",
-        ("status", "text", "ok or failed", True),
-        ("error", "text", "why it failed, for people"),
-        ("unavailable", "json", "column -> why its cell is empty"),
+        _text("status", "ok or failed", ALWAYS, pattern="ok|failed"),
+        _text("error", "why it failed, for people"),
+        _json("unavailable", "column -> why its cell is empty"),
+        _text("comparable", "no: a merge found that the row must not be set beside the others", pattern="no", since=2),
+        _text("comparable_why", "why it must not", since=2),
     ),
     *_group(
         "measured",
-        ("load_s", "float", "model file to ready session"),
-        ("ttft_s", "float", "prompt ids handed over to first output id readable on the host"),
-        ("prefill_tok_s", "float", "batch · n_prompt / ttft_s"),
-        ("decode_tok_s", "float", "batch · intervals / time from first to last output token"),
-        ("tpot_s", "float", "mean interval between output tokens of a sequence"),
-        ("itl_p50_s", "float", "median interval"),
-        ("itl_p90_s", "float", "90th percentile of the intervals"),
-        ("itl_p99_s", "float", "99th percentile of the intervals"),
-        ("itl_max_s", "float", "longest interval"),
-        ("peak_host_bytes", "int", "the worker's peak resident memory since the case began"),
-        ("peak_device_bytes", "int", "the engine's peak memory on the accelerator since the case began"),
-        (
+        _seconds("load_s", "model file to ready session"),
+        _seconds("ttft_s", "prompt ids handed over to first output id readable on the host"),
+        _rate("prefill_tok_s", "batch · n_prompt / ttft_s"),
+        _rate("decode_tok_s", "batch · intervals / time from first to last output token"),
+        _seconds("tpot_s", "mean interval between output tokens of a sequence"),
+        _seconds("itl_p50_s", "median interval"),
+        _seconds("itl_p90_s", "90th percentile of the intervals"),
+        _seconds("itl_p99_s", "99th percentile of the intervals"),
+        _seconds("itl_max_s", "longest interval"),
+        _int("peak_host_bytes", "the worker's peak resident memory since the case began"),
+        _int("peak_device_bytes", "the engine's peak memory on the accelerator since the case began"),
+        _int(
             "driver_device_bytes",
-            "int",
             "the process's GPU memory after the repetition as the driver counts it (NVML)",
         ),
-        ("kv_cache_bytes", "int", "bytes of the allocated KV cache"),
+        _int("kv_cache_bytes", "bytes of the allocated KV cache"),
+    ),
+    *_group(
+        "ceiling",
+        _int("streamed_bytes_per_token", "weight bytes that a decode step of one sequence must read"),
+        _int(
+            "kv_bytes_per_token", "bytes that a token adds to the KV cache of one sequence, before any window is full"
+        ),
+        _int("kv_read_bytes", "KV cache bytes that a timed decode step must read on average, all sequences"),
+        _float(
+            "bandwidth_spec_gbs",
+            "the vendor's memory bandwidth of the device; of several that hold a part, all bytes over all time",
+            most=1e6,
+        ),
+        _float(
+            "bandwidth_measured_gbs",
+            "the measured read bandwidth for as many bytes as a decode step reads; of several likewise",
+            most=1e6,
+        ),
+        _text("bandwidth_source", "where both come from"),
+        _rate(
+            "decode_ceiling_tok_s",
+            "the decode rate if a step's bytes moved at the measured bandwidth and nothing else took time",
+        ),
+        _text(
+            "decode_ceiling_bound",
+            "memory, or compute where a step's operations take longer than its bytes at the measured rates",
+            pattern="memory|compute",
+        ),
+        _rate("decode_ceiling_spec_tok_s", "the same at the vendor's bandwidth"),
+        _rate(
+            "decode_ceiling_expected_tok_s",
+            "an estimate: at the measured bandwidth, each sequence choosing its experts by chance",
+        ),
+        _float("mbu", "model bandwidth utilisation: decode_tok_s / decode_ceiling_tok_s"),
+        _int("prefill_flops", "floating-point operations of the timed prefill", unit="FLOP"),
+        _rate(
+            "prefill_ceiling_tok_s",
+            "the prefill rate at the measured rate of matrix products and the measured bandwidth",
+        ),
+        _float("mfu", "model FLOP/s utilisation: prefill_tok_s / prefill_ceiling_tok_s"),
+        _text("ceiling_warning", "a rate above its ceiling: a fault in the accounting or in the bandwidth test"),
+        since=2,
+    ),
+    *_group(
+        "conditions",
+        _float("temp_c_max", "the device's highest temperature during the repetition", unit="°C", least=-60, most=200),
+        _text(
+            "throttled",
+            "no, or why the device was held back during the repetition: heat, power, …",
+        ),
+        _float(
+            "cpu_busy_other_pct",
+            "processor time that other processes took during the repetition, of all cores",
+            unit="%",
+            most=100,
+        ),
+        _float(
+            "energy_j",
+            "energy that the device took for the repetition, idle share included, where a counter exists",
+            most=1e9,
+        ),
+        _json("conditions", "clocks, governor, power and heat as they were looked at, lowest and highest"),
+        since=2,
     ),
     *_group(
         "verification",
-        ("probe_nll", "float", "mean negative log-likelihood of the probe's first 64 tokens, nats"),
-        ("probe_logits", "json", "logits at fixed places: 16 within the first 64 tokens, 16 past 2048"),
-        ("row_id", "text", "12 hex digits, the row in the samples file; last, so that a torn line shows", True),
+        _float("probe_nll", "mean negative log-likelihood of the probe's first 64 tokens", unit="nats", most=1e4),
+        _json("probe_logits", "logits at fixed places: 16 within the first 64 tokens, 16 past 2048"),
+        _text(
+            "verified",
+            "yes: the probe agrees with another engine's; no: it met others and agrees with none; "
+            "filled where files are merged, computed elsewhere",
+            pattern="yes|no",
+            since=2,
+        ),
+        _text("verified_with", "the engines that it agrees with, at most three by name", since=2),
+        _text("verified_why", "why it is not yes, and where the engine disagrees with itself", since=2),
+        _text(
+            "row_id",
+            "12 hex digits, the row in the samples file; last, so that a torn line shows",
+            ALWAYS,
+            pattern=ROW_ID.pattern,
+        ),
     ),
 )
 
 NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)
-ARROW_SCHEMA = pa.schema([pa.field(column.name, _ARROW[column.kind]) for column in COLUMNS])
+BY_NAME: dict[str, Column] = {column.name: column for column in COLUMNS}
+
+
+def column_of(name: str, version: int = SCHEMA_VERSION) -> Column | None:
+    """The column of this name in a version of the schema; None where it has none, so that a file's is its own."""
+    column = BY_NAME.get(name)
+    return column if column is not None and column.since <= version else None
+
+
+def names_of(version: int) -> tuple[str, ...]:
+    """The columns of an older version of the schema, in their order."""
+    return tuple(column.name for column in COLUMNS if column.since <= version)

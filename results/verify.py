@@ -8,8 +8,7 @@ where the context allows, into its rows. Two engines agree when the relative L2 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -31,6 +30,8 @@ MARGIN = 3
 # layers: 0.03), so some room is left.
 FLOORS = {"f32": 0.0005, "f16": 0.003, "bf16": 0.024}
 
+Verdict = tuple[str | None, str | None, str | None]
+
 PLACES = 16  # logits in each of the near and the far part of a probe
 
 ENGINE = ["machine", "backend"]
@@ -51,7 +52,12 @@ SETTINGS = [
 LAUNCH = ["run_id", "launch"]  # each scores its own probe
 CASE = ["model", "weights_id", "weight_format", "n_depth", "n_prompt", "n_gen", "batch"]
 ANSWER_PAIR = ["row_id_a", "row_id_b", "argmax_a", "argmax_b"]
+PROBE = ["model", *WEIGHTS, *ENGINE, *SETTINGS, *LAUNCH, "probe_logits"]  # all that a verdict follows from
 VERDICT = ["verified", "verified_with", "verified_why"]
+
+_MOST_NAMES = 3  # in a verdict; where a thousand machines meet, each row would else list them all
+_BLOCK = 1 << 17  # distances that are held at once, so few that they stay in the processor's cache
+_FAR = 1e300  # farther than any two probes, nearer than what is not compared
 
 
 def verify(rows: pd.DataFrame) -> pd.DataFrame:
@@ -64,14 +70,15 @@ def verify(rows: pd.DataFrame) -> pd.DataFrame:
         rows: as `results.read.read` gives them, of one file or of several.
 
     Returns:
-        The rows with three more text columns: `verified`, "yes" (agrees with at least one other engine), "no" (met
-        others, agrees with none) or missing; `verified_with`, the engines that it agrees with; `verified_why`, why
-        it is not "yes", with distance and limit, and where the engine disagrees with itself.
+        The rows with three text columns filled anew: `verified`, "yes" (agrees with at least one other engine), "no"
+        (met others, agrees with none) or missing; `verified_with`, the engines that it agrees with, three by name
+        and the rest by number; `verified_why`, why it is not "yes", with distance and limit, and where the engine
+        disagrees with itself.
 
     Raises:
         ResultsError: a probe is not a list of 16 or 32 numbers.
     """
-    probe, first = _groups(rows, ["model", *WEIGHTS, *ENGINE, *SETTINGS, *LAUNCH, "probe_logits"])
+    probe, first = _groups(rows, PROBE)
     distinct = rows.iloc[first].reset_index(drop=True)
     judged = [_judge(same_model) for _, same_model in distinct.groupby("model", sort=False)]
     verdicts = pd.concat([pd.DataFrame(columns=VERDICT, dtype=object), *judged]).loc[distinct.index]
@@ -85,72 +92,101 @@ def _judge(probes: pd.DataFrame) -> pd.DataFrame:
     each group's median probe, so that one bad launch spoils no other's verdict, and many launches stay cheap.
     """
     logits = [_logits(cell) for cell in probes["probe_logits"]]
-    places = np.array([len(probe) for probe in logits])
-    engine, _ = _groups(probes, ENGINE)
-    weights, _ = _groups(probes, WEIGHTS)
-    group, first = _groups(probes.assign(places=places), [*WEIGHTS, *ENGINE, *SETTINGS, "places"])
-    floor = _floors(probes)
-    identified = probes["weights_id"].notna().to_numpy()
-    meeting = _Meeting(
-        names=_engine_names(probes).iloc[first].tolist(),
-        scored=places > 0,
-        identified=identified,
-        other=engine[:, None] != engine[first],
-        same=(weights[:, None] == weights[first]) & identified[:, None],
-        comparable=(places[:, None] > 0) & (places[first] > 0),
-        distance=_distances(logits, group, first),
-        limit=MARGIN * np.maximum(floor[:, None], floor[first]),
+    probes = probes.assign(
+        name=_engine_names(probes),
+        engine=_groups(probes, ENGINE)[0],
+        weights=_groups(probes, WEIGHTS)[0],
+        identified=probes["weights_id"].notna(),
+        floor=_floors(probes),
+        places=[len(probe) for probe in logits],
     )
-    verdicts = [meeting.verdict(i) for i in range(len(probes))]
-    return pd.DataFrame(verdicts, probes.index, VERDICT, dtype=object)
+    matrix = _matrix(logits)
+    group, first = _groups(probes, ["weights", "engine", *SETTINGS, "places"])
+    medians = np.array([np.median(matrix[rows], axis=0) for rows in _members(group)])
+    by_name = np.argsort(probes["name"].iloc[first].to_numpy(str), kind="stable")
+    facts = probes[["name", "engine", "weights", "identified", "floor", "places"]]
+    groups = facts.iloc[first[by_name]]
+    # Launches of one group with equal logits fare alike, so one of them is judged for all.
+    kind, distinct = _groups(probes.assign(group=group), ["group", "probe_logits"])
+    height = max(1, _BLOCK // len(groups))
+    verdicts: list[Verdict] = []
+    for block in np.split(distinct, range(height, len(distinct), height)):
+        verdicts += _verdicts(facts.iloc[block], matrix[block], groups, medians[by_name])
+    return pd.DataFrame([verdicts[k] for k in kind], probes.index, VERDICT, dtype=object)
 
 
-@dataclass(frozen=True)
-class _Meeting:
-    """Probes of the models that share a name, `[P]`, and the groups that they are compared with, `[G]`."""
+def _verdicts(probes: pd.DataFrame, logits: Floats, groups: pd.DataFrame, medians: Floats) -> list[Verdict]:
+    """The verdicts on probes, `[P]`, of the models that share a name, from the groups, `[G]`, sorted by engine."""
 
-    names: list[str]  # [G]
-    scored: Flags  # [P]
-    identified: Flags  # [P]: it is known which weights these are
-    other: Flags  # [P, G]: the group is of another engine
-    same: Flags  # [P, G]: both have the same weights
-    comparable: Flags  # [P, G]: both were scored
-    distance: Floats  # [P, G]
-    limit: Floats  # [P, G]; NaN where a format has no floor
+    def pairs(column: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        return probes[column].to_numpy()[:, None], groups[column].to_numpy()
 
-    def verdict(self, i: int) -> tuple[str | None, str | None, str | None]:
-        """`verified`, `verified_with` and `verified_why` of probe i."""
-        met = self.same[i] & self.comparable[i]
-        agrees = met & (self.distance[i] <= self.limit[i])
-        differs = met & (self.distance[i] > self.limit[i])
-        friends = sorted({self.names[k] for k in np.flatnonzero(agrees & self.other[i])})
-        itself = self._nearest(i, differs & ~self.other[i], "its own launches disagree: ")
-        if friends:
-            return "yes", ", ".join(friends), "; ".join(itself) or None
-        stranger = self._nearest(i, differs & self.other[i], "differs from ")
-        if stranger:
-            return "no", None, "; ".join([*stranger, *itself])
-        return None, None, "; ".join([self._why_unjudged(i), *itself])
+    places, their_places = pairs("places")
+    square = _squares(logits, medians, both_far=(places > PLACES) & (their_places > PLACES))
+    limit = MARGIN * np.maximum(*pairs("floor"))
+    other = np.not_equal(*pairs("engine"))
+    comparable = (places > 0) & (their_places > 0)
+    identified = probes["identified"].to_numpy()
+    met = comparable & np.equal(*pairs("weights")) & identified[:, None]
+    agrees = met & (square <= limit**2)
+    differs = met & ~agrees & ~np.isnan(limit)
 
-    def _nearest(self, i: int, groups: Flags, what: str) -> list[str]:
-        """What to say of the nearest of the marked groups; nothing where none is marked."""
-        marked = np.flatnonzero(groups)
-        nearest = marked[np.argsort(self.distance[i, marked])[:1]]
-        return [
-            f"{what}{self.names[k]} (relative L2 {self.distance[i, k]:.2g}, limit {self.limit[i, k]:.2g})"
-            for k in nearest
-        ]
+    names = groups["name"].to_numpy(str)
+    friends = _friends(agrees & other, names)
+    strangers = [f"differs from {near}" if near else "" for near in _nearest(differs & other, square, limit, names)]
+    itself = [
+        f"its own launches disagree: {near}" if near else ""
+        for near in _nearest(differs & ~other, square, limit, names)
+    ]
+    unjudged = np.select(
+        [
+            places[:, 0] == 0,
+            ~other.any(axis=1),
+            ~(other & comparable).any(axis=1),
+            ~identified,
+            ~(other & met).any(axis=1),
+        ],
+        [
+            "its probe was not scored",
+            "no other engine ran this model",
+            "no other engine's probe was scored",
+            "its weights are not identified",
+            "no other engine ran the same weights",
+        ],
+        "no floor is known for these formats",
+    ).tolist()
+    return [_verdict(*found) for found in zip(friends, strangers, itself, unjudged, strict=True)]
 
-    def _why_unjudged(self, i: int) -> str:
-        other, comparable = self.other[i], self.other[i] & self.comparable[i]
-        reasons = [
-            (not self.scored[i], "its probe was not scored"),
-            (not other.any(), "no other engine ran this model"),
-            (not comparable.any(), "no other engine's probe was scored"),
-            (not self.identified[i], "its weights are not identified"),
-            (not (comparable & self.same[i]).any(), "no other engine ran the same weights"),
-        ]
-        return next((reason for holds, reason in reasons if holds), "no floor is known for these formats")
+
+def _verdict(friends: str, stranger: str, itself: str, unjudged: str) -> Verdict:
+    """`verified`, `verified_with` and `verified_why` of one probe; each text is empty where it does not apply."""
+    if friends:
+        return "yes", friends, itself or None
+    if stranger:
+        return "no", None, "; ".join(filter(None, [stranger, itself]))
+    return None, None, "; ".join(filter(None, [unjudged, itself]))
+
+
+def _friends(agrees: Flags, names: NDArray[np.str_]) -> list[str]:
+    """The engines that each probe agrees with, from its groups `[P, G]` and their engines' sorted names."""
+    engines, starts = np.unique(names, return_index=True)
+    of_engine = np.logical_or.reduceat(agrees, starts, axis=1)
+    named = of_engine & (np.cumsum(of_engine, axis=1) <= _MOST_NAMES)
+    rows, columns = np.nonzero(named)
+    listed = [", ".join(engines[found]) for found in np.split(columns, np.searchsorted(rows, range(1, len(agrees))))]
+    more: list[int] = (of_engine & ~named).sum(axis=1).tolist()
+    return [f"{text} and {n} more" if n else text for text, n in zip(listed, more, strict=True)]
+
+
+def _nearest(marked: Flags, square: Floats, limit: Floats, names: NDArray[np.str_]) -> list[str]:
+    """The nearest of each probe's marked groups, with distance and limit; nothing where none is marked."""
+    found = [""] * len(marked)
+    some = np.flatnonzero(marked.any(axis=1))
+    nearest = np.where(marked[some], np.fmin(square[some], _FAR), np.inf).argmin(axis=1)
+    distance = np.sqrt(np.nan_to_num(square[some, nearest], nan=np.inf))
+    for i, k, far in zip(some.tolist(), nearest.tolist(), distance.tolist(), strict=True):
+        found[i] = f"{names[k]} (relative L2 {far:.2g}, limit {limit[i, k]:.2g})"
+    return found
 
 
 def _engine_names(rows: pd.DataFrame) -> pd.Series[str]:
@@ -164,6 +200,12 @@ def _groups(table: pd.DataFrame, columns: list[str]) -> tuple[Indices, Indices]:
     return group, first
 
 
+def _members(group: Indices) -> list[Indices]:
+    """The rows of each group."""
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(group))[:-1])
+
+
 def _logits(cell: object) -> list[float | None]:
     """A probe's logits; none where it was not scored."""
     if not isinstance(cell, str):
@@ -174,30 +216,39 @@ def _logits(cell: object) -> list[float | None]:
     return logits
 
 
-def _distances(probes: list[list[float | None]], group: Indices, first: Indices) -> Floats:
-    """Relative L2 of each probe to each group's median probe, the larger of near and far; infinite for NaN.
+def _matrix(probes: list[list[float | None]]) -> Floats:
+    """Logits `[P, 2 · PLACES]`, NaN where there is none."""
+    matrix = np.full((len(probes), 2 * PLACES), np.nan)
+    for row, probe in zip(matrix, probes, strict=True):
+        row[: len(probe)] = probe
+    return matrix
+
+
+def _squares(probes: Floats, medians: Floats, both_far: Flags) -> Floats:
+    """Squared relative L2 of each probe to each group's median, the larger of near and far; NaN where a logit is none.
 
     Far places count where both have them.
     """
-    logits = np.full((len(probes), 2 * PLACES), np.nan)
-    for i, probe in enumerate(probes):
-        logits[i, : len(probe)] = probe
-    has_far = np.array([len(probe) > PLACES for probe in probes])
-    distances = np.empty((len(probes), len(first)))
-    for k in range(len(first)):
-        median = np.median(logits[group == k], axis=0)
-        near = _relative_l2(logits[:, :PLACES], median[:PLACES])
-        far = _relative_l2(logits[:, PLACES:], median[PLACES:])
-        distances[:, k] = np.where(has_far & has_far[first[k]], np.maximum(near, far), near)
-    return np.nan_to_num(distances, nan=np.inf)
+    square = _relative_squares(probes[:, :PLACES], medians[:, :PLACES])
+    if both_far.any():
+        far = _relative_squares(probes[:, PLACES:], medians[:, PLACES:])
+        square = np.where(both_far, np.maximum(square, far), square)
+    return square
 
 
-def _relative_l2(vectors: Floats, reference: Floats) -> Floats:
-    """Distance over the larger norm, so that it is the same seen from either side."""
-    norm = np.linalg.norm
-    with np.errstate(invalid="ignore"):
-        distance: Floats = norm(vectors - reference, axis=1) / np.maximum(norm(vectors, axis=1), norm(reference))
-    return distance
+def _relative_squares(a: Floats, b: Floats) -> Floats:
+    """Squared distances `[A, B]` over the larger norm's square, so that each is the same seen from either side.
+
+    |a - b|² = |a|² - 2 a·b + |b|² is one product for all pairs; what it loses is below 1e-7 of the norm.
+    """
+    a_square, b_square = (a**2).sum(axis=1), (b**2).sum(axis=1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        left = np.column_stack([a, a_square, np.ones(len(a))])
+        right = np.vstack([-2 * b.T, np.ones(len(b)), b_square])
+        # A matrix product would share this little work among threads, and wait for them on a busy machine.
+        square: Floats = np.einsum("ai,ib->ab", left, right)
+        square /= np.maximum(a_square[:, None], b_square)
+    return np.maximum(square, 0)
 
 
 def _floors(probes: pd.DataFrame) -> Floats:

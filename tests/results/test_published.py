@@ -33,6 +33,21 @@ def test_whole_runs_agentic_mixes_and_cpu_runs_on_a_gpu_are_left_out():
     assert len(unused) == 9
 
 
+def test_prefill_rates_that_cannot_be_are_left_out_with_a_reason():
+    unused = [row for row in ROWS if row["pp_why_not"]]
+    assert [(row["device_id"], row["pp_tok_s"]) for row in unused] == [("a100-80gb-sxm", "603.76")]
+    assert rate("a100-80gb-sxm", "Llama-3-8B", "F16").prefill_tok_s is None
+
+
+def test_attention_of_long_prompts_by_pencil():
+    # Llama 3 8B: 32 layers of 32 heads of 128; four operations an element and key; 8192 tokens see 4096.5 in the mean.
+    long = [one for one in RATES if one.prefill_attention_flops and one.model == "Llama-3-8B"]
+    assert len(long) == 4
+    assert {one.prefill_attention_flops for one in long} == {round(32 * 32 * 128 * 4 * 4096.5)}
+    # Qwen3 4B has 36 layers of 32 heads of 128.
+    assert rate("apple-m4-max-40", "Qwen3-4B-Instruct-2507", "bf16").prefill_attention_flops == 36 * 4096 * 4 * 1024.5
+
+
 def test_no_rate_is_above_its_ceiling_by_more_than_the_vendors_rounding():
     shares = [one.decode_tok_s * one.step_bytes / BANDWIDTH[one.device_id] for one in RATES]
     assert max(shares) < 1.025

@@ -5,14 +5,17 @@ import pytest
 
 from results.errors import ResultsError
 from results.read import read
-from results.schema import COLUMNS, NAMES
+from results.schema import COLUMNS, NAMES, SCHEMA_VERSION
 
 EXAMPLES = {"text": "text", "int": "7", "float": "0.5", "json": '"{""a"": 1}"'}
 
 
 def line(**cells: str) -> str:
     """A full row as another program would write it."""
-    row = {column.name: EXAMPLES[column.kind] for column in COLUMNS} | {"schema_version": "1", "row_id": "0123456789ab"}
+    row = {column.name: EXAMPLES[column.kind] for column in COLUMNS} | {
+        "schema_version": str(SCHEMA_VERSION),
+        "row_id": "0123456789ab",
+    }
     return ",".join((row | cells).values()) + "\n"
 
 
@@ -60,7 +63,7 @@ def test_what_spreadsheets_do_to_a_file_is_read(tmp_path: Path) -> None:
     [
         (line(launch="first"), r"line 3, column launch: .*'first'"),
         (line(load_s="1,5"), rf"line 3: Expected {len(NAMES)} columns, got {len(NAMES) + 1}"),
-        ("1,r\n", rf"line 3: Expected {len(NAMES)} columns, got 2"),
+        (f"{SCHEMA_VERSION},r\n", rf"line 3: Expected {len(NAMES)} columns, got 2"),
         (line(ram_bytes=str(2**64)), "line 3, column ram_bytes"),
     ],
 )

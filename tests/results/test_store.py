@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 def row(row_id: str = "0123456789ab", **cells: object) -> dict[str, object]:
     examples = {"text": "text", "int": 7}
     required = {column.name: examples[column.kind] for column in COLUMNS if column.required}
-    return required | {"schema_version": SCHEMA_VERSION, "row_id": row_id} | cells
+    return required | {"schema_version": SCHEMA_VERSION, "provenance": "measured", "row_id": row_id} | cells
 
 
 def cells_of(path: Path) -> list[dict[str, str]]:
@@ -56,7 +57,7 @@ def test_what_is_written_is_read(
     path = tmp_path_factory.mktemp("round") / "trip.csv"
     Store(path).append(row(error=text, ram_bytes=2**40, n_params=integer, load_s=number, engine_settings=document))
     (witness,) = cells_of(path)
-    assert witness["error"] == (text or "")
+    assert witness["error"] == ("'" * bool(re.match("'*[=+@-]", text or "")) + (text or ""))
     assert witness["n_params"] == ("" if integer is None else str(integer))
     assert witness["load_s"] == "" if number is None else float(witness["load_s"]) == number
     assert witness["engine_settings"] == "" if document is None else json.loads(witness["engine_settings"]) == document
@@ -72,6 +73,40 @@ def test_a_row_is_one_line_whatever_a_message_holds(tmp_path: Path) -> None:
     Store(path).append(row(error='cut\r\nhere,\x00 "quoted"\u2028end \udcff'))
     assert path.read_bytes().count(b"\n") == 2
     assert read(path)["error"][0] == 'cut  here,  "quoted" end ?'
+
+
+def test_what_a_spreadsheet_would_compute_is_text_to_it_and_unchanged_to_us(tmp_path: Path) -> None:
+    path = tmp_path / "formula.csv"
+    danger = ["=1+1", "+1", "-1", "@SUM(A1)", "'=1+1", "''-1"]
+    store = Store(path)
+    for i, text in enumerate([*danger, "it's", "'quoted'", "2.13.0+cpu"]):
+        store.append(row(f"{i:012x}", machine=text))
+    written = [cells["machine"] for cells in cells_of(path)]
+    assert written == [*(f"'{text}" for text in danger), "it's", "'quoted'", "2.13.0+cpu"]
+    assert read(path)["machine"].tolist() == [*danger, "it's", "'quoted'", "2.13.0+cpu"]
+
+
+def test_no_home_directory_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: Path("/srv/people/ada"))
+    path = tmp_path / "home.csv"
+    message = "no /srv/people/ada/a.gguf, /home/grace/b, /Users/alan/c or C:\\Users\\edsger\\d"
+    Store(path).append(row(error=message, engine_settings={"file": "/home/grace/b"}, unavailable={"ttft_s": message}))
+    (cells,) = cells_of(path)
+    assert cells["error"] == "no ~/a.gguf, ~/b, ~/c or ~\\d"
+    assert json.loads(cells["engine_settings"]) == {"file": "~/b"}
+    assert json.loads(cells["unavailable"]) == {"ttft_s": "no ~/a.gguf, ~/b, ~/c or ~\\d"}
+
+
+def test_rows_of_other_provenance_know_less(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    known = ("machine", "backend", "model", "n_depth", "n_prompt", "n_gen", "batch", "row_id", "schema_version")
+    imported = {name: value for name, value in row().items() if name in known} | {"status": "ok"}
+    Store(path).append(imported | {"provenance": "imported", "source": "llama-bench"})
+    with pytest.raises(ValueError, match="source: never empty"):
+        Store(path).append(imported | {"provenance": "published"})
+    with pytest.raises(ValueError, match="run_id: never empty"):
+        Store(path).append(imported | {"provenance": "measured"})
+    assert read(path)["seed"].isna().all()
 
 
 def test_numbers_that_are_not_finite_are_empty(tmp_path: Path) -> None:
@@ -156,27 +191,28 @@ def test_a_line_torn_by_another_writer_is_repaired_by_the_next_row(tmp_path: Pat
 WRITER = """
 import json, sys
 from results.store import Store
-path, name, rows = sys.argv[1], sys.argv[2], json.load(sys.stdin)
-for row in rows:
-    Store(path).append(row)
+store, n, row = Store(sys.argv[1]), int(sys.argv[2]), json.load(sys.stdin)
+for i in range(n):
+    store.append(row | {"row_id": row["machine"] + f"{i:011x}"})
 """
 
 
-def test_processes_appending_at_once_lose_and_mix_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("names", "n_rows", "words"), [("abcdef01", 1000, 2), ("abcd", 25, 2000)])
+def test_processes_appending_at_once_lose_and_mix_nothing(tmp_path: Path, names: str, n_rows: int, words: int) -> None:
     path = tmp_path / "rows.csv"
     writers = []
-    for name in "abcd":
-        rows = [row(f"{name}{i:011x}", machine=name, error=f"{name}, " * 2000) for i in range(25)]
-        command = [sys.executable, "-c", WRITER, str(path), name]
+    for name in names:
+        command = [sys.executable, "-c", WRITER, str(path), str(n_rows)]
         writer = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)
         assert writer.stdin is not None
-        writer.stdin.write(json.dumps(rows))
+        writer.stdin.write(json.dumps(row(machine=name, error=f"{name}, " * words)))
         writer.stdin.close()
         writers.append(writer)
-    assert [writer.wait() for writer in writers] == [0, 0, 0, 0]
+    assert [writer.wait() for writer in writers] == [0] * len(names)
     cells = cells_of(path)
-    assert sorted(cell["row_id"] for cell in cells) == [f"{name}{i:011x}" for name in "abcd" for i in range(25)]
-    assert all(cell["error"] == f"{cell['machine']}, " * 2000 for cell in cells)
+    assert {cell["row_id"] for cell in cells} == {f"{name}{i:011x}" for name in names for i in range(n_rows)}
+    assert len(cells) == len(names) * n_rows
+    assert all(cell["error"] == f"{cell['machine']}, " * words for cell in cells)
 
 
 HOLDER = """
@@ -270,7 +306,7 @@ def header_with(**changes: str) -> str:
         (header_with(ttft_s="ttft_ms") + "\n", "first at ttft_s"),
         (",".join(reversed(NAMES)) + "\n", "first at schema_version"),
         (",".join([*NAMES, "note"]) + "\n", "first at row_id"),
-        ("schema_version,run_id,more\n2,r,x\n", "update tokenroof"),
+        (f"schema_version,run_id,more\n{SCHEMA_VERSION + 1},r,x\n", "update tokenroof"),
         (header_with() + f"\n{SCHEMA_VERSION + 1},r", "update tokenroof"),
     ],
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from results.errors import ResultsError
 from results.samples import SCHEMA
 from results.schema import COLUMNS
-from results.verify import argmax_agreement, verify
+from results.verify import VERDICT, argmax_agreement, verify
 
 IDS = (f"{i:012x}" for i in count())
 # Limits are three times these: 0.003, 0.03 and 0.3, whatever the project has measured.
@@ -171,9 +171,26 @@ def test_rows_keep_their_index_order_and_columns() -> None:
     rows = pd.DataFrame([row("torch"), row("mlx"), row("torch")], columns=[column.name for column in COLUMNS])
     rows.index = pd.Index([7, 7, 3])
     judged = verify(rows)
-    pd.testing.assert_frame_equal(judged[list(rows)], rows)
+    pd.testing.assert_frame_equal(judged.drop(columns=VERDICT), rows.drop(columns=VERDICT))
+    assert list(judged) == list(rows)
     assert judged["verified"].tolist() == ["yes"] * 3
-    assert list(verify(rows.iloc[:0]).columns[-3:]) == ["verified", "verified_with", "verified_why"]
+    assert set(VERDICT) <= set(verify(rows.iloc[:0]))
+    assert list(verify(rows.drop(columns=VERDICT)).columns[-3:]) == VERDICT, "tables from elsewhere may lack them"
+
+
+def test_a_verdict_names_three_engines_and_counts_the_rest() -> None:
+    rows = verdicts(*(row("torch", machine=f"m{i}") for i in range(6)))
+    assert rows["verified_with"][0] == "torch on m1, torch on m2, torch on m3 and 2 more"
+    assert verdicts(*(row("torch", machine=f"m{i}") for i in range(4)))["verified_with"][3] == (
+        "torch on m0, torch on m1, torch on m2"
+    )
+
+
+def test_many_groups_are_judged_in_blocks_as_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [row("torch", part(3, 4 + 0.02 * (i % 12)), machine=f"m{i}") for i in range(30)]
+    whole = verdicts(*rows)
+    monkeypatch.setattr("results.verify._BLOCK", 70)  # two probes at a time
+    pd.testing.assert_frame_equal(verdicts(*rows)[VERDICT], whole[VERDICT])
 
 
 @given(

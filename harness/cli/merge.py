@@ -1,0 +1,53 @@
+"""`tokenroof merge`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from results.merge import Merged
+
+
+def merge(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Result files: .csv, .jsonl, .parquet.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The new file, in the format that its name ends in.")],
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse broken files and conflicts: leave out and mark nothing.")
+    ] = False,
+    suffix: Annotated[
+        bool, typer.Option("--suffix", help="Machines that share a label are called LABEL, LABEL-2, and so on.")
+    ] = False,
+) -> int:
+    """Put result files together, drop exact duplicates and fill in `verified`; older schema versions are migrated.
+
+    Rows that call different things the same are kept, with comparable=no and the reason: one machine label on two
+    machines, one case with two token streams, one model name with two architectures or with probes that differ.
+
+    A broken file is left out; the exit code is then 1.
+    """
+    from results.merge import merge as merge_files
+
+    merged = merge_files(files, output, strict=strict, suffix=suffix)
+    for fault in merged.left_out:
+        print("left out:", fault, file=sys.stderr)
+    for conflict in merged.conflicts:
+        print("not comparable:", conflict, file=sys.stderr)
+    for label, names in merged.renamed.items():
+        print(f"{len(names)} machines were called {label}; now {', '.join(names)}", file=sys.stderr)
+    print("\n".join(_summary(merged, len(files), output)))
+    return 1 if merged.left_out else 0
+
+
+def _summary(merged: Merged, n_files: int, output: Path) -> list[str]:
+    yes, no = merged.verdicts["yes"], merged.verdicts["no"]
+    left_out = f", {len(merged.left_out)} left out" if merged.left_out else ""
+    return [
+        f"{merged.n_rows} rows read from {n_files - len(merged.left_out)} of {n_files} files{left_out}",
+        f"{merged.n_kept} rows in {output}, {merged.n_rows - merged.n_kept} exact duplicates dropped, "
+        f"{merged.n_marked} marked comparable=no",
+        f"verified: {yes} yes, {no} no, {merged.n_kept - yes - no} without a verdict",
+    ]
