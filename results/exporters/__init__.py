@@ -1,0 +1,1 @@
+"""Rows in the formats of other tools, one module a format."""
