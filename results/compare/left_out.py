@@ -1,0 +1,44 @@
+"""What is in no pair: nothing goes without a word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from results.compare.lines import CASE, ENGINE, MODEL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+COLUMNS = ["side", "against", *ENGINE, *MODEL, *CASE, "why"]
+
+
+def listed(lines: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Lines as a list for people.
+
+    Args:
+        lines: `side`, a number; the columns of `ENGINE`, `MODEL` and `CASE`; `why`.
+        names: of the sides.
+
+    Returns:
+        `COLUMNS`, with the side's name, and `against` empty.
+    """
+    return lines.assign(side=lines["side"].map(dict(enumerate(names))), against="")[COLUMNS]
+
+
+def failures(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row for each side, engine and case of which repetitions failed, with `why`."""
+    failed = rows[rows["status"] != "ok"]
+    groups = failed.groupby(["side", *ENGINE, *MODEL, *CASE], dropna=False, sort=False)
+    cases = groups["error"].agg(["size", "first"]).reset_index()
+    why = "failed: " + cases["first"].astype(object).fillna("no reason was given")
+    return cases.assign(why=why + cases["size"].map(lambda times: f" ({times} times)" if times > 1 else ""))
+
+
+def name_failed(alone: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
+    """Lines without a partner; `why` says so where the partner failed and is none for that."""
+    case = ["backend", *MODEL, *CASE]
+    lost = failed[["side", *case]].assign(side=1 - failed["side"], lost=True).drop_duplicates()
+    told = alone.merge(lost, how="left", on=["side", *case])["lost"].notna().to_numpy(bool)
+    return alone.assign(why=alone["why"].mask(told, "its counterpart failed"))
