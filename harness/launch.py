@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backends.base import LoadRequest
+from harness.machine.conditions.watch import Watch, watch
 from harness.process import Worker
 from harness.rows import Row, RowWriter, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from harness.ceilings import Ceilings
     from harness.clock import Clock
     from harness.models.source import Artifact
     from harness.plan import Plan
@@ -32,6 +36,7 @@ class Launch:
 
     Args:
         plan, work, artifact: what to run.
+        ceilings: of this work's rows.
         run_id, number: name the launch in its rows.
         due: the cases, in order; emptied as they are done.
         engine_options: what only this engine knows, and why it is set.
@@ -49,6 +54,7 @@ class Launch:
         work: Work,
         artifact: Artifact,
         *,
+        ceilings: Ceilings,
         run_id: str,
         number: int,
         due: Due,
@@ -60,7 +66,7 @@ class Launch:
         self._plan, self._work, self._artifact = plan, work, artifact
         self._engine_options, self._due = engine_options, due
         self._keep, self._clock, self._doing = keep, clock, doing
-        self._rows = RowWriter(plan, work, artifact, run_id, number)
+        self._rows = RowWriter(plan, work, artifact, ceilings, run_id, number)
         self._asked = dict(due)
         self._cases = list(due)
         self._current: Case | None = None
@@ -74,8 +80,11 @@ class Launch:
             WorkerDiedError: it did not get there; `fail` says so in the rows.
         """
         self._doing(f"{self._work}: loading")
-        with Worker(self._job()) as worker:
+        with Worker(self._job()) as worker, ExitStack() as watching:
             for event in worker.events(self._plan.timeout_s):
+                if event["event"] == "loaded":
+                    facts = event["facts"]
+                    self._watch: Watch = watching.enter_context(watch(facts["device"], facts["device_name"]))
                 self._handle(event)
 
     def fail(self, reason: str) -> None:
@@ -93,7 +102,7 @@ class Launch:
             "task": "run",
             "backend": self._work.backend,
             "request": asdict(self._request()) | {"artifact": str(self._artifact.path)},
-            "window": self._work.source.architecture.sliding_window,
+            "window": self._work.source.architecture.window,
             "seed": self._plan.seed,
             "cases": [{"case": asdict(case), "repetitions": self._due[case]} for case in self._cases],
         }
@@ -135,11 +144,12 @@ class Launch:
                 self.fail(event["error"])
 
     def _measured(self, case: Case, event: Event) -> None:
+        seen = self._watch.since(datetime.fromisoformat(event["started_at"]).timestamp())
         self._due[case] -= 1
         if not self._due[case]:
             del self._due[case]
             self._current = None
         self._clock.repetition(self._work, case)
-        row = self._rows.measured(case, event, self._engine_options)
+        row = self._rows.measured(case, event, seen, self._engine_options)
         self._keep(row, sample(row, event))
         self._doing(f"{self._work}: {case}, measuring")

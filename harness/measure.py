@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -41,13 +42,16 @@ def fill(session: Session, case: Case, tokens: NDArray[np.int32]) -> None:
         session.prefill(tokens[:, kept : case.n_depth])
 
 
-def repeat(session: Session, case: Case, tokens: NDArray[np.int32]) -> Repetition:
+def repeat(
+    session: Session, case: Case, tokens: NDArray[np.int32], around: AbstractContextManager[object] | None = None
+) -> Repetition:
     """Run a case once on a session that holds its depth, and take its timestamps.
 
     Args:
         session: allocated for the case, filled to its depth.
         case: what to run.
         tokens: `[batch, case.context_tokens]`; the decode steps are forced to read from it.
+        around: entered right before the first timestamp, left right after the last.
     """
     prompt = np.ascontiguousarray(tokens[:, case.n_depth : case.decode_start])
     # The last token that comes out is never fed back.
@@ -62,14 +66,15 @@ def repeat(session: Session, case: Case, tokens: NDArray[np.int32]) -> Repetitio
     gc.collect()
     gc.disable()  # a collection between two tokens would be counted as the engine's time
     try:
-        start = clock()
-        if case.n_prompt:
-            first_ids.append(session.prefill(prompt))
-        stamps[0] = clock()
-        if case.n_steps:
-            for step, ids in enumerate(session.decode(forced)):
-                stamps[step + 1] = clock()
-                step_ids[step] = ids
+        with around or nullcontext():
+            start = clock()
+            if case.n_prompt:
+                first_ids.append(session.prefill(prompt))
+            stamps[0] = clock()
+            if case.n_steps:
+                for step, ids in enumerate(session.decode(forced)):
+                    stamps[step + 1] = clock()
+                    step_ids[step] = ids
     finally:
         gc.enable()
 

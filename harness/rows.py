@@ -11,6 +11,8 @@ from harness.metrics import metrics
 from results.schema import COLUMNS, SCHEMA_VERSION
 
 if TYPE_CHECKING:
+    from harness.ceilings import Ceilings
+    from harness.machine.conditions.watch import Seen
     from harness.models.source import Artifact
     from harness.plan import Plan
     from harness.process import Event
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
-_MEASURED = [column.name for column in COLUMNS if column.group == "measured" and column.name != "load_s"]
+_MEASURED = [
+    column.name
+    for column in COLUMNS
+    if column.group in ("measured", "ceiling", "conditions") and column.name != "load_s"
+]
 
 _FROM_FACTS = (
     "backend_version", "engine_build", "engine_mode", "device", "n_threads", "gpu_layers_effective", "flash_attn",
@@ -45,12 +51,15 @@ class RowWriter:
     Events fill it in order: `loaded` and `probe` once, then each repetition or failure makes a row.
     """
 
-    def __init__(self, plan: Plan, work: Work, artifact: Artifact, run_id: str, launch: int) -> None:
-        self._plan, self._work = plan, work
+    def __init__(
+        self, plan: Plan, work: Work, artifact: Artifact, ceilings: Ceilings, run_id: str, launch: int
+    ) -> None:
+        self._plan, self._work, self._ceilings = plan, work, ceilings
         self._common: Row = {
             "schema_version": SCHEMA_VERSION,
             "run_id": run_id,
             "launch": launch,
+            "provenance": "measured",
             "machine": plan.label,
             "os": plan.machine.os,
             "cpu": plan.machine.cpu,
@@ -79,11 +88,14 @@ class RowWriter:
         self._probe = event
         self._common |= {"probe_nll": event["nll"], "probe_logits": event["logits"]}
 
-    def measured(self, case: Case, event: Event, engine_options: dict[str, Any]) -> Row:
-        """A repetition that was measured."""
+    def measured(self, case: Case, event: Event, seen: Seen, engine_options: dict[str, Any]) -> Row:
+        """A repetition that was measured, and what the parent saw of the device meanwhile."""
         facts, memory = event["facts"], event["memory"]
         driver_bytes, driver_missing = event["driver_memory"]
         values, missing = metrics(case, event["ttft_s"], event["itl_s"])
+        ceilings, no_ceilings = self._ceilings.columns(case, facts, values)
+        counted = event["counted"]
+        no_conditions = {**seen.missing, **counted["missing"]}
         if driver_missing:
             missing["driver_device_bytes"] = driver_missing
         if not case.n_gen:
@@ -103,10 +115,14 @@ class RowWriter:
             driver_device_bytes=driver_bytes,
             kv_cache_bytes=memory["kv_cache_bytes"],
             engine_settings={**settings, "asked": self._work.settings.asked()},
-            unavailable={**facts["unavailable"], **memory["unavailable"], **missing},
+            unavailable={**facts["unavailable"], **memory["unavailable"], **missing, **no_ceilings, **no_conditions},
             **self._device(facts),
             **{name: facts[name] for name in _FROM_FACTS},
             **values,
+            **ceilings,
+            **seen.values,
+            conditions=seen.details,
+            **counted["values"],
         )
 
     def failed(self, case: Case, repetition: int, reason: str, engine_options: dict[str, Any]) -> Row:

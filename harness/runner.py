@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from backends.registry import BACKENDS
 from harness import prepare, resume
+from harness.ceilings import Ceilings
 from harness.clock import Clock
 from harness.errors import UserError
 from harness.launch import Launch
+from harness.machine.conditions import before
+from harness.memories import memories
 from harness.models import cache
 from harness.process import WorkerDiedError
 from harness.progress import ConsoleReporter, Reporter
@@ -54,7 +57,8 @@ def run(plan: Plan, reporter: Reporter | None = None) -> pd.DataFrame:
     deadline = None if plan.max_time_s is None else time.monotonic() + plan.max_time_s
     try:
         store = Store(plan.output)
-        for note in plan.notes:
+        used = {work.accelerator.name for work in plan.works if work.accelerator}
+        for note in (*plan.notes, *before.warnings(sorted(used))):
             reporter.note(note)
         reporter.note(
             f"about {plan.seconds / 60:.0f} min of measuring, to {plan.output}"
@@ -97,6 +101,8 @@ class _Runner:
         # Launches of all works take turns, so that a machine that grows hot slows all of them alike.
         self._turns = [one for turn in zip_longest(*each) for one in turn if one is not None]
         self._clock = Clock(self._turns, plan.cases)
+        found = memories(plan, reporter) if self._turns else {}
+        self._ceilings = {work: Ceilings(work, artifacts[work], found) for work in plan.works}
 
     def run(self) -> None:
         """Do what is due, or as much as --max-time allows."""
@@ -125,6 +131,7 @@ class _Runner:
                 self._plan,
                 work,
                 self._artifacts[work],
+                ceilings=self._ceilings[work],
                 run_id=self.run_id,
                 number=self._number[work],
                 due=due,

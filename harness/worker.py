@@ -4,6 +4,7 @@ One JSON document comes in on standard input, JSON lines go out on standard outp
 them, so the real standard output is set aside and file descriptor 1 leads to standard error.
 
     {"task": "describe", "backend": NAME}
+    {"task": "bandwidth", "backend": NAME or null, "device": ID, "n_threads": 2, "budget_s": 10}
     {"task": "run", "backend": NAME, "request": {LoadRequest}, "seed": 1, "window": null,
      "cases": [{"case": {Case}, "repetitions": 3}, …]}
 """
@@ -24,6 +25,10 @@ from backends.base import BackendError, LoadRequest
 from backends.registry import BACKENDS
 from harness import measure, probe
 from harness.machine import nvml
+from harness.machine.bandwidth import in_worker
+from harness.machine.bandwidth.document import to_document
+from harness.machine.conditions import energy
+from harness.machine.conditions.window import Window
 from harness.machine.memory import HostPeak
 from harness.selfcheck import check_decode
 from harness.workload import Case, sha256, token_stream
@@ -44,6 +49,8 @@ def main() -> None:
     tell = Teller(events)
     if job["task"] == "describe":
         _describe(job, tell)
+    elif job["task"] == "bandwidth":
+        _bandwidth(job, tell)
     else:
         _run(job, tell)
     tell("done")
@@ -83,6 +90,17 @@ def _describe(job: dict[str, Any], tell: Teller) -> None:
     tell("described", info=dataclasses.asdict(info))
 
 
+def _bandwidth(job: dict[str, Any], tell: Teller) -> None:
+    arguments = {name: value for name, value in job.items() if name != "task"}
+
+    def progress(what: str, share: float) -> None:
+        tell("progress", what=what, share=share)
+
+    measured = _guard(lambda: in_worker.measure(**arguments, progress=progress), tell, "failed")
+    if measured is not None:
+        tell("measured", measured=to_document(measured))
+
+
 def _run(job: dict[str, Any], tell: Teller) -> None:
     request = LoadRequest(**{**job["request"], "artifact": Path(job["request"]["artifact"])})
     tell("loading")
@@ -90,17 +108,19 @@ def _run(job: dict[str, Any], tell: Teller) -> None:
     session = _guard(lambda: BACKENDS[job["backend"]].import_module().load(request), tell, "failed")
     if session is None:
         return
-    tell("loaded", load_s=time.perf_counter() - started, facts=dataclasses.asdict(session.facts()))
+    facts = session.facts()
+    tell("loaded", load_s=time.perf_counter() - started, facts=dataclasses.asdict(facts))
     scored = _guard(lambda: probe.score(session, window=job["window"]), tell, "failed")
     if scored is None:
         return
     tell("probe", **dataclasses.asdict(scored))
-    for index, item in enumerate(job["cases"]):
-        _run_case(session, index, item, job["seed"], tell)
+    with energy.meter(facts.device, facts.device_name) as meter:
+        for index, item in enumerate(job["cases"]):
+            _run_case(session, index, item, job["seed"], tell, Window(meter))
     session.close()
 
 
-def _run_case(session: Session, index: int, item: dict[str, Any], seed: int, tell: Teller) -> None:
+def _run_case(session: Session, index: int, item: dict[str, Any], seed: int, tell: Teller, window: Window) -> None:
     case = Case(**item["case"])
     host = HostPeak()
     tell("case", index=index)
@@ -115,7 +135,7 @@ def _run_case(session: Session, index: int, item: dict[str, Any], seed: int, tel
         tell("warm", index=index)
         for repetition in range(1, item["repetitions"] + 1):
             measure.fill(session, case, tokens)
-            sample = measure.repeat(session, case, tokens)
+            sample = measure.repeat(session, case, tokens, around=window)
             tell(
                 "repetition",
                 index=index,
@@ -131,6 +151,7 @@ def _run_case(session: Session, index: int, item: dict[str, Any], seed: int, tel
                 driver_memory=nvml.process_bytes(),
                 facts=dataclasses.asdict(session.facts()),
                 memory=dataclasses.asdict(session.memory()),
+                counted=window.counted,
             )
 
     _guard(run, tell, "case_failed", index=index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,8 +22,11 @@ def machine(
 
     from rich.console import Console
 
+    from harness.machine.conditions import before
     from harness.machine.report import report
 
+    for warning in before.warnings([]) if measure else []:
+        print(f"note: {warning}", file=sys.stderr)
     with Console(stderr=True).status("looking at this machine and its engines …") as status:
         found = report(lambda what, share: status.update(f"measuring, {share:.0%}: {what}"), measure=measure)
     print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if as_json else _text(found))
@@ -66,7 +70,7 @@ def _measured(memory: Memory) -> list[str]:
             f"(median {point.median_bytes_s / 1e9:.1f}, {point.kernel}){steady}"
         )
     lines += [
-        f"  {name:>8}      {rate.best / 1e12:>7.3g} TFLOP/s in matrix products"
+        f"  {name:>8}      {rate.best / 1e12:>7.3g} TFLOP/s in matrix products{'' if rate.stable else '  unsteady'}"
         for name, rate in measured.matrix.items()
     ]
     return lines + [f"  {name:>8}      no rate of matrix products: {why}" for name, why in measured.unavailable.items()]

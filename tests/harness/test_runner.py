@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import psutil
 import pytest
 
 import harness
+from harness.machine.conditions import governor, heat
 from harness.progress import Reporter
 from harness.rows import Row
 from harness.workload import sha256, token_stream
@@ -89,6 +91,45 @@ def test_what_a_case_does_not_have_is_empty_with_a_reason(tmp_path: Path, n_prom
     for column in ("ttft_s", "prefill_tok_s", "decode_tok_s", "tpot_s", "itl_p50_s", "peak_device_bytes"):
         assert row.isna()[column] == (column in unavailable), column
     assert row.isna()["decode_start"] == (n_gen == 0)
+
+
+@pytest.fixture
+def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Files of an Intel desktop as its kernel shows them, for the parent process."""
+    files = {
+        "hwmon/hwmon0/name": "coretemp",
+        "hwmon/hwmon0/temp1_input": "67000",
+        "cpu/cpu0/thermal_throttle/package_throttle_count": "4",
+        "cpufreq/policy0/scaling_governor": "powersave",
+        "cpufreq/policy0/scaling_driver": "acpi-cpufreq",
+    }
+    for name, value in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"{value}\n")
+    monkeypatch.setattr(heat, "_SENSORS", tmp_path / "hwmon")
+    monkeypatch.setattr(heat, "_CORES", tmp_path / "cpu")
+    monkeypatch.setattr(governor, "_POLICIES", tmp_path / "cpufreq")
+    return tmp_path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="its files are Linux's")
+def test_each_row_says_how_the_machine_fared_meanwhile(tmp_path: Path, simulate: Simulate, desktop: Path) -> None:
+    simulate(ttft_s=0.05, itl_s=0.03)
+
+    def heat_up(_: Row) -> None:
+        (desktop / "hwmon/hwmon0/temp1_input").write_text("99000\n")
+        (desktop / "cpu/cpu0/thermal_throttle/package_throttle_count").write_text("5\n")
+
+    recorder = Recorder(heat_up)
+    rows = harness.run(_plan(tmp_path / "out.csv", launches=1), recorder)
+    assert rows["temp_c_max"].tolist() == [67.0, 99.0]
+    assert rows["throttled"].tolist() == ["no", "thermal"]
+    assert rows["cpu_busy_other_pct"].between(0, 100).all()
+    for row in rows.itertuples():
+        unavailable = json.loads(str(row.unavailable))
+        assert not {"temp_c_max", "throttled", "cpu_busy_other_pct"} & unavailable.keys()
+        assert np.isnan(float(str(row.energy_j))) == ("energy_j" in unavailable)
+    assert any("governor is powersave" in note for note in recorder.notes)
 
 
 def test_an_engines_error_costs_its_case_and_no_other(tmp_path: Path, simulate: Simulate) -> None:

@@ -119,3 +119,8 @@ class Measured:
     matrix: Mapping[str, Rate]  # weight format -> FLOP a second of matrix products in that format's compute type
     measured_at: str  # UTC, ISO 8601
     unavailable: Mapping[str, str] = field(default_factory=dict)  # weight format -> why it has no matrix rate
+
+    @property
+    def stable(self) -> bool:
+        """Whether everything that was measured is."""
+        return self.curve.stable and all(rate.stable for rate in self.matrix.values())

@@ -157,7 +157,13 @@ def test_matrix_rates_follow_the_format() -> None:
     assert DEVICES["b300"].flops_s("q8_0") == pytest.approx(2250e12)  # its INT8 units are fewer than its FP16
     assert t4.flops_s("bf16") is None
     assert rtx_4090.flops_s("f32") is None
-    assert spark.flops_s("f16") is spark.flops_s("q4_0") is None
+    assert spark.flops_s("f16") is spark.flops_s("q4_0") is spark.flops_s("fp8") is None
+    assert spark.flops_s("nvfp4") == spark.flops_s("mxfp4") == pytest.approx(500e12)
+    b200 = DEVICES["b200"]
+    assert [b200.flops_s(name) for name in ("f16", "fp8", "mxfp4", "mxfp4_bf16", "nvfp4")] == pytest.approx(
+        [2250e12, 4500e12, 9000e12, 9000e12, 9000e12]
+    )
+    assert DEVICES["h100-sxm"].flops_s("nvfp4") == pytest.approx(1979e12)  # has no FP4 units
 
 
 @pytest.mark.parametrize("device", [it for it in load_catalog() if it.match_regex], ids=lambda it: it.id)
@@ -225,6 +231,17 @@ def test_memory_tells_a_macs_bin_where_the_cores_are_not_known() -> None:
         ("strix halo", "strix-halo-395"),
         ("Pi 5", "raspberry-pi-5"),
         ("7900 XTX", "rx-7900-xtx"),
+        ("rtx5090", "rtx-5090"),
+        ("5070ti", "rtx-5070-ti"),
+        ("rx7900xtx", "rx-7900-xtx"),
+        ("m4max40", "apple-m4-max-40"),
+        ("RTX PRO 6000 Max-Q", "rtx-pro-6000-blackwell-maxq"),
+        ("rtx pro 6000 maxq", "rtx-pro-6000-blackwell-maxq"),
+        ("H100 PCIe", "h100-pcie"),
+        ("MI300X", "mi300x"),
+        ("Jetson Thor", "jetson-thor"),
+        ("Arc B580", "arc-b580"),
+        ("W7900", "radeon-pro-w7900"),
     ],
 )
 def test_what_a_person_types_is_found(text: str, identifier: str) -> None:
@@ -260,6 +277,47 @@ def test_several_devices_are_listed_and_asked_for(text: str, candidates: set[str
 def test_a_slip_gets_the_nearest_names(text: str, near: str) -> None:
     with pytest.raises(UserError, match=f'no device "{text}".*{near}'):
         find(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("RTX 2080", "GeForce RTX 2080 Ti"),
+        ("RTX 4070 SUPER", "GeForce RTX 4070 Ti SUPER"),
+        ("RTX 4070", "GeForce RTX 4070 Ti"),
+        ("RTX 5060", "GeForce RTX 5060 Ti 16 GB"),
+        ("rtx2080", "GeForce RTX 2080 Ti"),
+        ("RX 9070", "Radeon RX 9070 XT"),
+        ("RX 7900", "Radeon RX 7900 XTX"),
+        ("RTX 4090 Mobile", "GeForce RTX 4090"),
+        ("RTX 4090 Ti", "GeForce RTX 4090"),
+        ("M4 40", "Apple M4 Max"),
+    ],
+)
+def test_another_variant_is_not_the_answer(text: str, near: str) -> None:
+    with pytest.raises(UserError, match=f'no device "{text}"; near it: .*{near}'):
+        find(text)
+
+
+# Words that make another device of the number before them.
+VARIANTS = {"Ti", "SUPER", "XT", "XTX", "D", "V2", "Laptop", "Ultra", "Pro", "Max", "Ada", "NVL"}
+VARIED = [
+    (device, place)
+    for device in load_catalog()
+    for place, word in enumerate(device.name.split())
+    if word in VARIANTS and any(digit in " ".join(device.name.split()[:place]) for digit in "0123456789")
+]
+
+
+@pytest.mark.parametrize(("device", "place"), VARIED, ids=lambda it: getattr(it, "id", str(it)))
+def test_a_name_without_its_variant_never_finds_the_variant(device: Device, place: int) -> None:
+    words = device.name.split()
+    shorter = " ".join(words[:place] + words[place + 1 :])
+    try:
+        found = find(shorter)
+    except UserError:
+        return
+    assert words[place] not in found.name.split()
 
 
 @given(st.text(max_size=40))
