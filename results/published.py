@@ -3,7 +3,9 @@
 `published.csv` holds every rate that was found, the unusable ones too: `used` says no and `why_not` says why. Its first
 columns are as published; from `n_gen` on they are worked out, and `note` says how. `streamed_bytes` and `kv_bytes` are
 what one decode step reads at the run's mean context: weights without a looked-up input embedding and without idle
-experts; keys and values in 16 bits, and the states of recurrent layers.
+experts; keys and values in 16 bits, and the states of recurrent layers. `pp_attention_flops` are a prompt token's
+FLOPs of attention, the mean over the prompt, where that is known to be long; elsewhere they are left out, 1 % at the
+usual 512 tokens. `pp_why_not` says why a row's prefill rate is not used although its decode rate is.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ class PublishedRate:
     quant: str
     decode_tok_s: float  # N tokens over N intervals
     prefill_tok_s: float | None
+    prefill_attention_flops: int  # a prompt token, the mean over the prompt; 0: not known or small
     n_layers: int
     is_moe: bool
     active_params: int  # that a decode step reads, LM head included
@@ -106,7 +109,8 @@ def _published(cells: _Cells) -> PublishedRate:
         model=cells.text("model"),
         quant=cells.text("quant"),
         decode_tok_s=decode_tok_s,
-        prefill_tok_s=cells.number("pp_tok_s") if cells.row["pp_tok_s"] else None,
+        prefill_tok_s=cells.number("pp_tok_s") if cells.row["pp_tok_s"] and not cells.row["pp_why_not"] else None,
+        prefill_attention_flops=cells.whole("pp_attention_flops") if cells.row["pp_attention_flops"] else 0,
         n_layers=cells.whole("n_layers"),
         is_moe=cells.yes("moe"),
         active_params=cells.whole("active_params"),

@@ -84,7 +84,7 @@ def _question(model: str, weights: str | None, tokens: tuple[int, int, int], kv_
         k_bytes, v_bytes = map(element_bytes, kv_formats)
     except ValueError as error:
         raise UserError(f"-ctk, -ctv: {error}") from error
-    return Question(weights_of(resolve_shape(model), weights), case, k_bytes, v_bytes)
+    return Question(weights_of(resolve_shape(model), weights), case, k_bytes, v_bytes, weights)
 
 
 def _values(question: Question, prediction: Prediction) -> dict[str, Any]:

@@ -26,6 +26,11 @@ __all__ = [
 # A driver reports less than was sold: 15/16 with ECC on GDDR6, 7.4 of an Orin Nano's 8 GiB.
 _LARGEST_SIZE_RATIO = 1.12
 
+# Words after a model's number that make another device of it. Before the number they name its line: the W7900 is PRO.
+_VARIANTS = frozenset(
+    ["ti", "super", "xt", "xtx", "gre", "d", "v2", "laptop", "mobile", "maxq", "max", "ultra", "pro", "ada", "nvl"]
+)
+
 
 class AmbiguousDeviceError(UserError):
     """A name that several devices bear, and nothing was given that tells them apart.
@@ -88,23 +93,24 @@ def match(
 def find(text: str) -> Device:
     """The device that a person means: an id, a name, or words of either, in any case ("RTX 5090", "m4 max 40").
 
-    A device is meant only where no plainer one fits: "RTX 5090" is not the RTX 5090 D.
+    A device is meant only where no plainer one fits: "RTX 5090" is not the RTX 5090 D, and "RTX 2080" is not the
+    RTX 2080 Ti, though the catalog has no other.
 
     Raises:
         AmbiguousDeviceError: several fit equally.
-        UserError: none fits; the nearest names are given.
+        UserError: none fits, or only a variant that the text does not name; the nearest names are given.
     """
     for device in load_catalog():
         if text.strip().lower() in {device.id, device.name.lower()}:
             return device
-    wanted = _words(text)
+    wanted = _wanted(text)
     fitting = [device for device in load_catalog() if wanted and wanted <= _all_words(device)]
     plainest = [it for it in fitting if not any(_family(other) < _family(it) for other in fitting)]
-    if len(plainest) > 1:
+    if len(plainest) > 1 and not all(_is_another(device, wanted) for device in plainest):
         raise AmbiguousDeviceError(text, plainest)
     found = plainest[0] if plainest else match(text.strip())
-    if found is None:
-        near = _nearest(text)
+    if found is None or _is_another(found, wanted):
+        near = list(dict.fromkeys([*(device.name for device in plainest), *_nearest(text)]))[:3]
         hint = f"; near it: {', '.join(near)}" if near else ""
         raise UserError(f'the catalog has no device "{text}"{hint} (tokenroof devices lists all)')
     return found
@@ -138,8 +144,42 @@ def _second_key(devices: list[Device]) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Lower case, with "10 GB" one word."""
-    return frozenset(re.findall(r"[a-z0-9]+", re.sub(r"(\d)\s*gb\b", r"\1gb", text.lower())))
+    return frozenset(_spelled(text))
+
+
+def _spelled(text: str) -> list[str]:
+    """Lower case, with "10 GB" and "Max-Q" one word."""
+    joined = re.sub(r"\bmax[- ]q\b", "maxq", re.sub(r"(\d)\s*gb\b", r"\1gb", text.lower()))
+    return re.findall(r"[a-z0-9]+", joined)
+
+
+def _wanted(text: str) -> frozenset[str]:
+    """The words of what a person typed, also those that were typed as one: "rtx5090", "5070ti"."""
+    return frozenset(part for word in _spelled(text) for part in _parts(word) or [word])
+
+
+def _parts(word: str) -> list[str]:
+    """Words of the catalog, between letters and digits, that this one is put together from; none if it is not."""
+    if word in _vocabulary():
+        return [word]
+    for border in re.finditer(r"(?<=[a-z])(?=\d)|(?<=\d)(?=[a-z])", word):
+        head, tail = word[: border.start()], word[border.start() :]
+        if head in _vocabulary() and (rest := _parts(tail)):
+            return [head, *rest]
+    return []
+
+
+@functools.cache
+def _vocabulary() -> frozenset[str]:
+    return frozenset().union(*map(_all_words, load_catalog()))
+
+
+def _is_another(device: Device, wanted: frozenset[str]) -> bool:
+    """Whether its name has a variant's word after the model's number that was not asked for, or lacks one that was."""
+    words = _spelled(_without_brackets(device))
+    numbers = [place for place, word in enumerate(words) if re.search(r"\d", word)]
+    after = words[numbers[0] + 1 :] if numbers and words[numbers[0]] in wanted else []
+    return not (_VARIANTS.intersection(after) <= wanted and _VARIANTS & wanted <= _all_words(device))
 
 
 @functools.cache
@@ -151,7 +191,11 @@ def _all_words(device: Device) -> frozenset[str]:
 @functools.cache
 def _family(device: Device) -> frozenset[str]:
     """The words of a name without its variant: what stands in brackets, and memory sizes."""
-    return frozenset(word for word in _words(re.sub(r"\(.*?\)", "", device.name)) if not re.fullmatch(r"\d+gb", word))
+    return frozenset(word for word in _spelled(_without_brackets(device)) if not re.fullmatch(r"\d+gb", word))
+
+
+def _without_brackets(device: Device) -> str:
+    return re.sub(r"\(.*?\)", "", device.name)
 
 
 def _nearest(text: str) -> list[str]:

@@ -92,7 +92,8 @@ class Device:
         """Peak matrix rate in operations a second for weights of a format.
 
         bf16 and f16 compute in themselves. Quantised weights compute in FP16 or, in llama.cpp's MMQ kernels, in INT8:
-        the larger rate bounds both (an RTX 3080 was seen at 1.01 times its FP16 rate with Q4_K_M). f32 has no entry.
+        the larger rate bounds both (an RTX 3080 was seen at 1.01 times its FP16 rate with Q4_K_M). FP8 and FP4 may
+        compute in themselves as well. f32 has no entry.
 
         Args:
             weight_format: "bf16", "f16", "f32", or any quantised format's name.
@@ -102,8 +103,15 @@ class Device:
         """
         if weight_format == "f32":
             return None
-        rates = {"bf16": [self.bf16_dense_tflops], "f16": [self.fp16_dense_tflops]}
-        known = [rate for rate in rates.get(weight_format, [self.fp16_dense_tflops, self.int8_dense_tops]) if rate]
+        if weight_format in {"bf16", "f16"}:
+            rates = [self.bf16_dense_tflops if weight_format == "bf16" else self.fp16_dense_tflops]
+        else:
+            rates = [self.fp16_dense_tflops, self.int8_dense_tops]
+        if weight_format.startswith(("fp8", "mxfp4", "nvfp4")):
+            rates.append(self.fp8_dense_tflops)
+        if weight_format.startswith(("mxfp4", "nvfp4")):
+            rates.append(self.fp4_dense_tflops)
+        known = [rate for rate in rates if rate]
         return max(known) * 1e12 if known else None
 
 

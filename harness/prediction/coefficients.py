@@ -44,6 +44,7 @@ class Decode:
     first_year: int
     last_year: int  # of the fitted devices
     layer_s: float  # a layer and token, whatever its bytes
+    mlx: float  # factor of both on an Apple device, for weights in MLX's formats
     classes: dict[str, ClassDecode]
     devices: dict[str, DeviceDecode]
     spread: Spread  # where the class is not known

@@ -8,10 +8,13 @@ A step takes the time of its bytes at the memory's full bandwidth, an excess in 
 The excess is what the kernels lose while they read: more of it on faster memory, which needs more loads in flight; less
 on newer devices, which compute more for each byte. `layer_s` is starting a layer's kernels. Both are positive, so a
 rate never exceeds the ceiling, more bandwidth never lowers it (the exponent is below 1), and more bytes never raise it.
-Not in it, since it did not lower the error for devices left out: the weight format, the kind of model, the engine.
+On Apple devices both shrink by one factor for weights in MLX's formats, which only its kernels read. Not in it, since
+it did not lower the error for devices left out: other weight formats, the kind of model.
 """
 
 from __future__ import annotations
+
+import re
 
 from harness.prediction.coefficients import Decode, load_coefficients
 from harness.prediction.hardware import CLASS_NAMES, Hardware, Range
@@ -20,13 +23,19 @@ REFERENCE_BANDWIDTH_BYTES_S = 5e11
 REFERENCE_YEAR = 2023
 
 
-def decode_rate(hardware: Hardware, step_bytes: float, n_layers: int) -> Range:
+def is_mlx_format(weight_format: str) -> bool:
+    """Whether a format is one of MLX's, by its name: "4bit", "8bit-g32"."""
+    return re.match(r"\d+bit\b", weight_format) is not None
+
+
+def decode_rate(hardware: Hardware, step_bytes: float, n_layers: int, *, is_mlx: bool = False) -> Range:
     """Tokens a second of one sequence (batch 1).
 
     Args:
         hardware: the device.
         step_bytes: streamed weights and KV cache that a decode step reads.
         n_layers: of the model.
+        is_mlx: whether the weights are in one of MLX's formats.
 
     Raises:
         ValueError: bytes or layers are not above 0.
@@ -35,9 +44,11 @@ def decode_rate(hardware: Hardware, step_bytes: float, n_layers: int) -> Range:
         raise ValueError(f"step_bytes is {step_bytes!r}, n_layers {n_layers!r}; neither can be 0 or less")
     decode = load_coefficients().decode
     of_class = decode.classes.get(hardware.device_class or "")
+    mlx = decode.mlx if is_mlx and hardware.device_class == "apple" else 1
     layer_s = decode.layer_s * (of_class.layer if of_class else 1)
     at_full_bandwidth_s = step_bytes / hardware.bandwidth_bytes_s
-    mid = 1 / (at_full_bandwidth_s * (1 + _excess(decode, hardware)) + n_layers * layer_s)
+    beyond_s = at_full_bandwidth_s * _excess(decode, hardware) + n_layers * layer_s
+    mid = 1 / (at_full_bandwidth_s + mlx * beyond_s)
     spread = of_class.spread if of_class else decode.spread
     return Range(mid * spread.low, mid, min(mid * spread.high, 1 / at_full_bandwidth_s), _basis(decode, hardware))
 

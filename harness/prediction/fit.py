@@ -20,7 +20,7 @@ import numpy as np
 
 from harness.machine.catalog import load_catalog
 from harness.prediction.coefficients import ClassDecode, Coefficients, Decode, DeviceDecode, Spread
-from harness.prediction.efficiency import REFERENCE_BANDWIDTH_BYTES_S, REFERENCE_YEAR
+from harness.prediction.efficiency import REFERENCE_BANDWIDTH_BYTES_S, REFERENCE_YEAR, is_mlx_format
 from harness.prediction.fit_prefill import fit_prefill
 from harness.prediction.hardware import Hardware, from_device
 from results.published import PublishedRate, load_published
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # Priors: mean and standard deviation, of logarithms except the exponent. The first line is hardly held by its own.
 _EXCESS, _LAYER_S = (math.log(0.3), 1.0), (math.log(1e-4), 1.0)
 _EXPONENT, _YEAR = (0.25, 0.25), (-0.1, 0.1)
-_CLASS_EXCESS_SD, _CLASS_LAYER_SD, _DEVICE_EXCESS_SD = 0.3, 0.5, 0.4
+_CLASS_EXCESS_SD, _CLASS_LAYER_SD, _DEVICE_EXCESS_SD, _MLX_SD = 0.3, 0.5, 0.4, 0.5
 
 _NOISE = 0.15  # of a logarithm: beyond it a residual counts linearly
 _POOLED_DEVICES = 3  # as many devices' weight have the other classes in a class's spread
@@ -113,11 +113,17 @@ class _Problem:
         trends = np.stack([np.log(bandwidth / REFERENCE_BANDWIDTH_BYTES_S), year - REFERENCE_YEAR], axis=1)
         excess = np.hstack([ones, trends, is_class, is_device])
         layer = np.hstack([ones, is_class])
-        self.excess = np.hstack([excess, np.zeros_like(layer)])
-        self.layer = np.hstack([np.zeros_like(excess), layer])
+        is_mlx = np.array(
+            [
+                [float(one.device_class == "apple" and is_mlx_format(rate.quant))]
+                for one, rate in zip(of_rate, rates, strict=True)
+            ]
+        )
+        self.excess = np.hstack([excess, np.zeros_like(layer), is_mlx])
+        self.layer = np.hstack([np.zeros_like(excess), layer, is_mlx])
         priors = [_EXCESS, _EXPONENT, _YEAR]
         priors += [(0, _CLASS_EXCESS_SD)] * len(self.classes) + [(0, _DEVICE_EXCESS_SD)] * len(self.devices)
-        priors += [_LAYER_S] + [(0, _CLASS_LAYER_SD)] * len(self.classes)
+        priors += [_LAYER_S] + [(0, _CLASS_LAYER_SD)] * len(self.classes) + [(0, _MLX_SD)]
         self.prior_mean, self.prior_sd = np.array(priors, dtype=float).T
 
     def predicted(self, parameters: Array) -> tuple[Array, Array]:
@@ -160,8 +166,8 @@ def _fit_decode(rates: Sequence[PublishedRate]) -> Decode:
     problem = _Problem(rates, catalog_hardware())
     parameters = problem.solve(np.ones(len(rates), dtype=bool))
     n_classes, n_devices = len(problem.classes), len(problem.devices)
-    (excess, exponent, year), of_class, of_device, (layer_s,), layer_of_class = np.split(
-        parameters, np.cumsum([3, n_classes, n_devices, 1])
+    (excess, exponent, year), of_class, of_device, (layer_s,), layer_of_class, (mlx,) = np.split(
+        parameters, np.cumsum([3, n_classes, n_devices, 1, n_classes])
     )
     residuals = _left_out_residuals(problem)
     n_rates = Counter(rate.device_id for rate in rates)
@@ -175,6 +181,7 @@ def _fit_decode(rates: Sequence[PublishedRate]) -> Decode:
         first_year=min(problem.years),
         last_year=max(problem.years),
         layer_s=_rounded(math.exp(layer_s)),
+        mlx=_rounded(math.exp(mlx)),
         classes={
             name: ClassDecode(
                 excess=_rounded(math.exp(of_class[k])),

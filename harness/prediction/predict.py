@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-from harness.prediction.efficiency import decode_rate
+from harness.prediction.efficiency import decode_rate, is_mlx_format
 from harness.prediction.hardware import Range
 from harness.prediction.prefill import prefill_flops_s
 from harness.roofline.ceiling import decode_ceiling, whole
 from harness.roofline.placement import gpu_layers, max_context, needs, split
-from harness.roofline.traffic import kv_bytes_per_token, kv_read_bytes, prefill_flops
+from harness.roofline.traffic import kv_bytes_per_token, kv_cache_bytes, kv_read_bytes, prefill_flops
 
 if TYPE_CHECKING:
     from harness.prediction.hardware import Hardware
@@ -36,7 +36,7 @@ class _KvFormat(TypedDict):
     v_element_bytes: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # equal only to itself: a cache need not hash every tensor to find it
 class Question:
     """A model in its format, and the request of one sequence."""
 
@@ -44,11 +44,39 @@ class Question:
     case: Case
     k_element_bytes: float = 2
     v_element_bytes: float = 2
+    weight_format: str | None = None  # as it was asked for; None: as the artifact has its tensors
 
     @property
     def kv(self) -> _KvFormat:
         """The KV format, as the arithmetic takes it."""
         return {"k_element_bytes": self.k_element_bytes, "v_element_bytes": self.v_element_bytes}
+
+    @cached_property
+    def is_mlx(self) -> bool:
+        """Whether the weights are in one of MLX's formats; of quantised tensors only MLX's have `biases`."""
+        if self.weight_format is not None:
+            return is_mlx_format(self.weight_format)
+        return any(part.name.endswith(".biases") for part in self.weights.parts)
+
+    @cached_property
+    def needed(self) -> Needs:
+        """Of the whole model in one memory."""
+        return needs(self.weights, context=self.case.context_tokens, **self.kv)
+
+    @cached_property
+    def kv_bytes_per_token(self) -> int:
+        """In all layers."""
+        return round(kv_bytes_per_token(self.weights.architecture, **self.kv))
+
+    @cached_property
+    def kv_cache_bytes(self) -> int:
+        """When the request's last token is out, to the byte."""
+        return round(kv_cache_bytes(self.weights.architecture, self.case.context_tokens, **self.kv))
+
+    @cached_property
+    def prefill_flops(self) -> int:
+        """Of the prompt, after the depth."""
+        return prefill_flops(self.weights.architecture, self.case.n_prompt, self.case.n_depth)
 
     @property
     def n_steps(self) -> int:
@@ -62,9 +90,9 @@ class Prediction:
 
     target: Target
     fits: bool | None  # wholly in the device's memory; None: its capacity is not known
-    needed_bytes: int  # weights, KV cache and workspace
+    needed_bytes: int  # weights, KV cache as llama.cpp allocates it, and workspace
     kv_bytes_per_token: int
-    kv_cache_bytes: int
+    kv_cache_bytes: int  # to the byte
     max_context: int | None  # None: not even one token fits, or the capacity is not known
     gpu_layers: int | None  # as llama.cpp counts them; None: the device has no memory apart from the host's
     ceiling: Ceiling | None
@@ -83,9 +111,9 @@ def predict(question: Question, target: Target, host: Target) -> Prediction:
         target: the device.
         host: the system memory that takes what does not fit a device with a memory of its own.
     """
-    needed = _needs(question)
-    fits = None if target.capacity_bytes is None else needed.total_bytes <= target.capacity_bytes
-    layers = _gpu_layers(question, target)
+    needed_bytes = question.needed.total_bytes
+    fits = None if target.capacity_bytes is None else needed_bytes <= target.capacity_bytes
+    layers = None if target.link_bytes_s is None else _gpu_layers(question, target.capacity_bytes)
     held = _placed(question, target, host, fits=fits, layers=layers)
     ceiling = _ceiling(question, held) if held else None
     decode = _decode(question, held) if held else None
@@ -93,17 +121,17 @@ def predict(question: Question, target: Target, host: Target) -> Prediction:
     return Prediction(
         target=target,
         fits=fits,
-        needed_bytes=needed.total_bytes,
-        kv_bytes_per_token=round(kv_bytes_per_token(question.weights.architecture, **question.kv)),
-        kv_cache_bytes=needed.kv_bytes,
-        max_context=None if target.capacity_bytes is None else _max_context(question, target.capacity_bytes),
+        needed_bytes=needed_bytes,
+        kv_bytes_per_token=question.kv_bytes_per_token,
+        kv_cache_bytes=question.kv_cache_bytes,
+        max_context=_max_context(question, target.capacity_bytes),
         gpu_layers=layers,
         ceiling=ceiling,
         decode_tok_s=decode,
         ttft_s=ttft,
         request_s=_request(question, decode, ttft) if decode else None,
         bound=_bound(question, held, ceiling) if ceiling else None,
-        notes=tuple(_notes(question, target, host, held)),
+        notes=tuple(_notes(question, target, host, held, fits=fits)),
     )
 
 
@@ -124,19 +152,15 @@ class _Held:
 
 
 @lru_cache
-def _needs(question: Question) -> Needs:
-    return needs(question.weights, context=question.case.context_tokens, **question.kv)
+def _max_context(question: Question, capacity_bytes: int | None) -> int | None:
+    return None if capacity_bytes is None else max_context(question.weights, capacity_bytes, **question.kv)
 
 
 @lru_cache
-def _max_context(question: Question, capacity_bytes: int) -> int | None:
-    return max_context(question.weights, capacity_bytes, **question.kv)
-
-
-def _gpu_layers(question: Question, target: Target) -> int | None:
-    if target.capacity_bytes is None or target.link_bytes_s is None:
+def _gpu_layers(question: Question, capacity_bytes: int | None) -> int | None:
+    if capacity_bytes is None:
         return None
-    return gpu_layers(question.weights, target.capacity_bytes, context=question.case.context_tokens, **question.kv)
+    return gpu_layers(question.weights, capacity_bytes, context=question.case.context_tokens, **question.kv)
 
 
 def _placed(question: Question, target: Target, host: Target, *, fits: bool | None, layers: int | None) -> list[_Held]:
@@ -160,7 +184,10 @@ def _ceiling(question: Question, held: list[_Held]) -> Ceiling:
 
 def _decode(question: Question, held: list[_Held]) -> Range:
     """The memories work one after the other: their times add up."""
-    rates = [decode_rate(each.hardware, each.step_bytes(question), len(each.share.layers) or 1) for each in held]
+    rates = [
+        decode_rate(each.hardware, each.step_bytes(question), len(each.share.layers) or 1, is_mlx=question.is_mlx)
+        for each in held
+    ]
     low, mid, high = (1 / sum(1 / getattr(rate, name) for rate in rates) for name in ("low", "mid", "high"))
     return Range(low, mid, high, "; ".join(rate.basis for rate in rates))
 
@@ -172,9 +199,10 @@ def _ttft(question: Question, target: Target, held: list[_Held]) -> Range:
     """
     weights, case, hardware = question.weights, question.case, held[-1].hardware
     arch = weights.architecture
-    flops = prefill_flops(arch, case.n_prompt, case.n_depth)
+    flops = question.prefill_flops
     computing = prefill_flops_s(hardware, is_moe=arch.is_mixture)
-    reading = decode_rate(hardware, weights.expected_streamed_bytes(case.n_prompt), arch.n_layers)
+    read_bytes = weights.expected_streamed_bytes(case.n_prompt)
+    reading = decode_rate(hardware, read_bytes, arch.n_layers, is_mlx=question.is_mlx)
     copying_s = sum(_copying_s(question, target, each) for each in held if each.on_host)
     best, mid, worst = (
         max(flops / getattr(computing, name), 1 / getattr(reading, name)) + copying_s for name in ("high", "mid", "low")
@@ -204,11 +232,13 @@ def _request(question: Question, decode: Range, ttft: Range | None) -> Range:
 def _bound(question: Question, held: list[_Held], ceiling: Ceiling) -> Bound:
     if ceiling.bound == "compute":
         return "compute"
+    if not any(each.on_host for each in held):
+        return "memory"
     slowest = max(held, key=lambda each: each.step_bytes(question) / each.hardware.bandwidth_bytes_s)
     return "host memory" if slowest.on_host else "memory"
 
 
-def _notes(question: Question, target: Target, host: Target, held: list[_Held]) -> list[str]:
+def _notes(question: Question, target: Target, host: Target, held: list[_Held], *, fits: bool | None) -> list[str]:
     case, arch = question.case, question.weights.architecture
     notes = []
     if target.hardware is None:
@@ -219,6 +249,8 @@ def _notes(question: Question, target: Target, host: Target, held: list[_Held]) 
         notes.append("how much it can hold is not known; --capacity GB tells")
     if left := sum(len(each.share.layers) + each.share.output for each in held if each.on_host):
         notes.append(f"{left} of {arch.n_layers + 1} layers in {host.name}, whose size is not checked")
+    elif held and fits is False:
+        notes.append("all layers fit; the input embedding stays on the host")
     if arch.max_context is not None and case.context_tokens > arch.max_context:
         notes.append(f"{case.context_tokens} tokens are more than the {arch.max_context} that the model is made for")
     return notes

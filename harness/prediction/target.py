@@ -13,7 +13,7 @@ from harness.roofline.ceiling import Memory
 if TYPE_CHECKING:
     from harness.machine.device import Device
 
-_LARGEST_GBS, _LARGEST_CAPACITY_GB = 1e6, 1e6
+_LEAST, _LARGEST = 1e-3, 1e6  # of a bandwidth in GB/s, which `Memory` wants to be 1e6 bytes/s; of a capacity in GB
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ def targets(
     Raises:
         UserError: a name matches nothing or several devices, or a number makes no sense.
     """
-    capacity = None if capacity_gb is None else round(_sensible("--capacity", capacity_gb, _LARGEST_CAPACITY_GB) * 1e9)
+    capacity = None if capacity_gb is None else round(_sensible("--capacity", capacity_gb) * 1e9)
     if names is None:
         if bandwidth_gbs is None:
             raise UserError('for which device? --on "RTX 5090,M5 Ultra", --on all, or --bandwidth and --capacity in GB')
-        bandwidth = _sensible("--bandwidth", bandwidth_gbs, _LARGEST_GBS)
+        bandwidth = _sensible("--bandwidth", bandwidth_gbs)
         name = f"{bandwidth:g} GB/s" + ("" if capacity_gb is None else f", {capacity_gb:g} GB")
         return [Target(name, None, Hardware(bandwidth * 1e9), capacity, None, None)]
     if bandwidth_gbs is not None:
@@ -67,9 +67,12 @@ def host_memory(name: str) -> Target:
     """The system memory that takes what a GPU cannot hold.
 
     Raises:
-        UserError: there is no such device, or its bandwidth is not known.
+        UserError: there is no such device, it is no system memory, or its bandwidth is not known.
     """
-    target = target_of(find(name), "f32")
+    device = find(name)
+    if device.kind not in ("memory", "cpu"):
+        raise UserError(f"--host {name}: {device.name} is no system memory; give one such as ddr5-6000-2ch")
+    target = target_of(device, "f32")
     if target.hardware is None:
         raise UserError(f"--host {name}: the bandwidth of {target.name} is not known")
     return target
@@ -87,7 +90,7 @@ def target_of(device: Device, weight_format: str) -> Target:
     )
 
 
-def _sensible(flag: str, value: float, largest: float) -> float:
-    if not 0 < value <= largest:
-        raise UserError(f"{flag} {value:g}: give a number above 0, at most {largest:g}")
+def _sensible(flag: str, value: float) -> float:
+    if not _LEAST <= value <= _LARGEST:
+        raise UserError(f"{flag} {value:g}: give a number from {_LEAST:g} to {_LARGEST:g}")
     return value

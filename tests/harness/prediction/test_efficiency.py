@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from harness.machine.catalog import load_catalog
 from harness.prediction.coefficients import load_coefficients
-from harness.prediction.efficiency import decode_rate
+from harness.prediction.efficiency import decode_rate, is_mlx_format
 from harness.prediction.hardware import CLASS_NAMES, Hardware, Range, device_class, from_device
 
 DEVICES = {device.id: device for device in load_catalog() if device.bandwidth_bytes_s is not None}
@@ -45,6 +45,22 @@ def test_a_rate_by_pencil():
     rate = decode_rate(Hardware(500e9, release_year=2023), 5e9, 32)
     assert rate.mid == pytest.approx(1 / expected_s)
     assert rate.low == pytest.approx(rate.mid * decode.spread.low)
+
+
+def test_mlx_on_apple_by_pencil():
+    decode = load_coefficients().decode
+    apple = Hardware(500e9, "apple", 2023)
+    beyond_s = 0.010 * decode.excess * decode.classes["apple"].excess
+    beyond_s += 32 * decode.layer_s * decode.classes["apple"].layer
+    assert decode_rate(apple, 5e9, 32).mid == pytest.approx(1 / (0.010 + beyond_s))
+    assert decode_rate(apple, 5e9, 32, is_mlx=True).mid == pytest.approx(1 / (0.010 + beyond_s * decode.mlx))
+    nvidia = Hardware(500e9, "nvidia", 2023)
+    assert decode_rate(nvidia, 5e9, 32, is_mlx=True) == decode_rate(nvidia, 5e9, 32)
+
+
+def test_mlx_formats_by_name():
+    assert all(map(is_mlx_format, ("4bit", "8bit-g32", "3bit")))
+    assert not any(map(is_mlx_format, ("q4_0", "bf16", "int8", "mxfp4", "bit", "4bits")))
 
 
 @pytest.mark.parametrize(

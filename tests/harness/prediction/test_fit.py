@@ -54,3 +54,12 @@ def test_prefill_operations_by_pencil():
     # Llama 3 8B: 7.50e9 parameters without the looked-up embedding, 0.525e9 of them in the head, which is left out.
     rate = next(one for one in load_published() if one.device_id == "rtx-4090" and one.prefill_tok_s == 7138.99)
     assert published_flops_s(rate) == pytest.approx(7138.99 * 2 * 6.979e9, rel=1e-3)
+    # 8192 tokens: 32 layers of 32 heads of 128, four operations an element and key, 4096.5 keys in the mean.
+    long = next(one for one in load_published() if one.device_id == "rtx-4090" and one.prefill_tok_s == 4039.68)
+    attention = 32 * 32 * 128 * 4 * 4096.5
+    assert published_flops_s(long) == pytest.approx(4039.68 * (2 * 6.979e9 + attention), rel=1e-3)
+
+
+def test_mlx_rates_of_devices_left_out_are_half_predicted_within_14_percent():
+    assert median(one.relative_error for one in PREDICTIONS if "mlx" in one.rate.engine.lower()) < 0.14
+    assert 0 < load_coefficients().decode.mlx < 1
