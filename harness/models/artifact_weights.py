@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from harness.errors import UserError
@@ -11,12 +13,14 @@ from harness.models.hf_config import read_config
 from harness.models.presets import PRESETS
 from harness.models.published_format import published_format
 from harness.models.safetensors_file import tensor_table
+from harness.roofline.architecture import Attention
 from harness.roofline.formats import FORMATS
 from harness.roofline.nominal import nominal_weights
 from harness.roofline.tensor_names import part_of, without_expert
-from harness.roofline.weights import Weight, Weights
+from harness.roofline.weights import Use, Weight, Weights, tensors_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from harness.models.gguf_file import GgufHeader
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
 
 _PLAIN_FORMATS = frozenset({"f32", "f16", "bf16"})
 _PLAIN_DTYPES = frozenset({"F64", "F32", "F16", "BF16"})
+_BIAS = re.compile(r"[._]bias$")
+_KEYS_AND_VALUES = re.compile(r"\.(?:k_proj|v_proj|attn_k|attn_v)\.")
+_PER_LAYER_TABLE = re.compile(r"per_layer_token_embd|embed_tokens_per_layer")  # padded or not, as the converter likes
 
 
 @functools.lru_cache
@@ -64,7 +71,7 @@ def artifact_weights(path: Path, architecture: Architecture) -> Weights:
     """
     tied = architecture.tied_embeddings
     found: dict[str, Weight] = {}
-    for name, n_elements, n_bytes in _table(path):
+    for name, _, n_elements, n_bytes in _table(path):
         part = part_of(name, architecture.n_layers, tied=tied)
         if part is None:
             continue
@@ -73,6 +80,51 @@ def artifact_weights(path: Path, architecture: Architecture) -> Weights:
         before = found.get(whole, Weight(whole, layer, 0, 0, use))
         found[whole] = Weight(whole, layer, before.n_elements + n_elements, before.n_bytes + n_bytes, use)
     return Weights(architecture, tuple(found.values()))
+
+
+def check_tensors(path: Path, architecture: Architecture) -> None:
+    """The files must hold the matrices that the shape calls for, layer by layer.
+
+    Vectors are let be: checkpoints keep some beside the parameters. Packed numbers (AWQ, GPTQ, MXFP4, mlx-lm's) have no
+    count of elements, so of those every layer must merely be there.
+
+    Raises:
+        UserError: a layer is missing, or has more or fewer elements.
+    """
+    said_by = "config.json" if path.is_dir() else "its metadata"
+    found: Counter[int | None] = Counter()
+    for layer, n_elements in _matrices(path, architecture):
+        found[layer] += n_elements
+    for layer in range(architecture.n_layers):
+        if layer not in found:
+            raise UserError(f"{path}: no tensors of layer {layer}, but {said_by} has {architecture.n_layers} layers")
+    if path.is_dir() and not _is_plain(path):
+        return
+    wanted: Counter[int | None] = Counter()
+    for tensor in tensors_of(architecture):
+        if not (tensor.is_vector or _PER_LAYER_TABLE.search(tensor.name)):
+            wanted[tensor.layer] += tensor.n_elements
+    for layer in (None, *range(architecture.n_layers)):
+        if found[layer] != wanted[layer]:
+            where = "outside the layers" if layer is None else f"in layer {layer}"
+            raise UserError(
+                f"{path}: the matrices {where} have {found[layer]} elements, but {said_by} calls for {wanted[layer]}; "
+                "a tensor is missing, of another shape or unknown"
+            )
+
+
+def _matrices(path: Path, architecture: Architecture) -> Iterator[tuple[int | None, int]]:
+    """Layer and elements of every tensor that is in use: no elements where it is a vector."""
+    for name, shape, n_elements, _ in _table(path):
+        part = part_of(name, architecture.n_layers, tied=architecture.tied_embeddings)
+        if part is None or part[1] is Use.IDLE:
+            continue
+        layer, _ = part
+        mixer = None if layer is None else architecture.layers[layer].mixer
+        # Gemma's checkpoints keep keys and values also of layers that use those of an earlier one.
+        unused = isinstance(mixer, Attention) and mixer.shares_cache and _KEYS_AND_VALUES.search(name)
+        is_vector = sum(length > 1 for length in shape) < 2 or _BIAS.search(name)  # an expert's bias is a row of many
+        yield layer, 0 if unused or is_vector or _PER_LAYER_TABLE.search(name) else n_elements
 
 
 @functools.lru_cache
@@ -87,11 +139,11 @@ def gguf_header(path: Path) -> GgufHeader:
     return read_gguf(path)
 
 
-def _table(path: Path) -> list[tuple[str, int, int]]:
-    """Name, elements and bytes of each tensor."""
+def _table(path: Path) -> list[tuple[str, tuple[int, ...], int, int]]:
+    """Name, shape, elements and bytes of each tensor."""
     if path.is_dir():
-        return [(name, entry.n_elements, entry.n_bytes) for name, entry in hf_tensors(path).items()]
-    return [(tensor.name, tensor.n_elements, tensor.n_bytes) for tensor in gguf_header(path).tensors]
+        return [(name, entry.shape, entry.n_elements, entry.n_bytes) for name, entry in hf_tensors(path).items()]
+    return [(each.name, each.shape, each.n_elements, each.n_bytes) for each in gguf_header(path).tensors]
 
 
 def _is_plain(directory: Path) -> bool:

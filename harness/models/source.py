@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from harness.errors import UserError
 from harness.models import cache, synthesis
-from harness.models.artifact_weights import gguf_header, hf_tensors, weights_of
+from harness.models.artifact_weights import check_tensors, gguf_header, hf_tensors, weights_of
 from harness.models.hf_config import CONFIG, config_path, read_config
 from harness.models.presets import PRESETS
 from harness.models.safetensors_file import has_weights, tensor_table
@@ -108,11 +108,15 @@ def resolve_shape(spec: str) -> ModelSource:
 
 def _hf_source(directory: Path) -> ModelSource:
     config, tensors = read_config(directory), hf_tensors(directory)
-    if all(level.get("tie_word_embeddings") is None for level in (config, config.get("text_config") or {})):
+    text = config.get("text_config")
+    levels = [config, text] if isinstance(text, dict) else [config]
+    if all(level.get("tie_word_embeddings") is None for level in levels):
         config["tie_word_embeddings"] = not any(name.endswith("lm_head.weight") for name in tensors)
     trained = synthesis.SYNTHETIC_KEY not in config
     weights_origin: Literal["synthetic", "trained"] = "trained" if trained else "synthetic"
-    return ModelSource(directory.resolve().name, "hf", directory, _shape(config, directory), weights_origin)
+    architecture = _shape(config, directory)
+    check_tensors(directory, architecture)
+    return ModelSource(directory.resolve().name, "hf", directory, architecture, weights_origin)
 
 
 def _config_source(path: Path) -> ModelSource:
@@ -135,6 +139,7 @@ def _gguf_source(path: Path) -> ModelSource:
         architecture = from_gguf_metadata(header.metadata, tied_embeddings=tied)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
+    check_tensors(path, architecture)
     synthetic = synthesis.GGUF_SYNTHETIC_KEY in header.metadata
     return ModelSource(one_line(path.stem), "gguf", path, architecture, "synthetic" if synthetic else "trained")
 

@@ -9,21 +9,19 @@ The regressor is bytes, not tokens: a sliding window's bytes stop growing where 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.roofline.checks import require
+from results.student_t import half_width
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 Interval = tuple[float, float]
-
-# Quantiles of Student's t for two-sided 95 %, by degrees of freedom from 1; beyond, the expansion is right to 1e-4.
-_T_95 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
 
 
 @dataclass(frozen=True)
@@ -110,18 +108,9 @@ def split(tpot_s: float, streamed_bytes: float, kv_bytes: float, bandwidth_bytes
     return Split(tpot_s, streamed_bytes / bandwidth_bytes_s, kv_bytes / bandwidth_bytes_s)
 
 
-def student_t_95(degrees_of_freedom: int) -> float:
-    """Half the width of a two-sided 95 % interval, in standard errors.
-
-    Source of the expansion: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
-    """
-    if degrees_of_freedom <= len(_T_95):
-        return _T_95[degrees_of_freedom - 1]
-    z, n = NormalDist().inv_cdf(0.975), degrees_of_freedom
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / n + second / n**2 + third / n**3
+@functools.lru_cache
+def _t_95(degrees: int) -> float:
+    return float(half_width([degrees])[0])
 
 
 def _fit(name: str, x_values: ArrayLike, y_values: ArrayLike) -> Line:
@@ -143,8 +132,9 @@ def _fit(name: str, x_values: ArrayLike, y_values: ArrayLike) -> Line:
     residuals = y - intercept - slope * x
     degrees = len(x) - 2
     variance = float(residuals @ residuals) / degrees
-    half_slope = student_t_95(degrees) * (variance / spread) ** 0.5
-    half_intercept = student_t_95(degrees) * (variance * (1 / len(x) + float(x.mean()) ** 2 / spread)) ** 0.5
+    t = _t_95(degrees)
+    half_slope = t * (variance / spread) ** 0.5
+    half_intercept = t * (variance * (1 / len(x) + float(x.mean()) ** 2 / spread)) ** 0.5
     return Line(
         slope,
         intercept,

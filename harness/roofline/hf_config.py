@@ -13,14 +13,31 @@ from harness.roofline.keys import Noted, flag, word
 if TYPE_CHECKING:
     from harness.roofline.architecture import Architecture
 
-# A key with a word of the first kind may change the bytes; one with a word of the second does not, whatever else.
+# A key with such a word may change the bytes, unless it is one of those listed below.
 _SIZE = re.compile(
-    r"\b(bias|blocks?|conv|cross|depth|dim|experts?|heads?|interval|kernel|latent|layers?|n|num|pattern|qk|rank|shared?|"
-    r"size|states?|width|window)\b"
+    r"\b(bias|blocks?|conv|cross|d|depth|dim|expand|experts?|ffn?|gated|heads?|hidden|inner|interval|kernel|latent|"
+    r"layers?|mamba|memory|mlp|n|num|pattern|qk|rank|shared?|sinks?|size|ssm|states?|width|window)\b"
 )
-_HARMLESS = re.compile(
-    r"\b(beams?|clip|coef|ctx|dropout|eps|epsilon|factor|init|labels|loss|mtp|nextn|ngram|output|pdrop|"
-    r"prob|return|rope|router|scale|std|token)\b"
+_SAID_EITHER_WAY = re.compile(r"\b(gated mlp|gated ffn|glu|tied?)\b")  # false says something too
+_HARMLESS = frozenset(
+    [
+        "encoder_no_repeat_ngram_size",
+        "hidden_dropout",
+        "hidden_dropout_prob",
+        "layer_norm_eps",
+        "layer_norm_epsilon",
+        "mtp_num_hidden_layers",
+        "n_ctx",
+        "no_repeat_ngram_size",
+        "num_beam_groups",
+        "num_beams",
+        "num_labels",
+        "num_nextn_predict_layers",
+        "num_return_sequences",
+        "output_hidden_states",
+        "scale_attn_by_inverse_layer_idx",
+        "tie_encoder_decoder",
+    ]
 )
 
 
@@ -43,10 +60,10 @@ def from_hf_config(config: Mapping[str, Any]) -> Architecture:
 
 def _may_change_bytes(key: str, value: object) -> bool:
     """Whether a key that nobody has read speaks of sizes or structure, and says something."""
-    if key.startswith("_") or not value or isinstance(value, str):
+    if key.startswith("_") or key in _HARMLESS or value is None or isinstance(value, str):
         return False
     words = key.replace("_", " ")
-    return _SIZE.search(words) is not None and _HARMLESS.search(words) is None
+    return _SAID_EITHER_WAY.search(words) is not None or (bool(value) and _SIZE.search(words) is not None)
 
 
 def _text_config(config: Mapping[str, Any]) -> dict[str, Any]:

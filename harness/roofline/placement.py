@@ -14,6 +14,7 @@ from harness.roofline.checks import require, require_workload
 from harness.roofline.workspace import LLAMA_CPP
 
 if TYPE_CHECKING:
+    from harness.roofline.architecture import Attention, Recurrent
     from harness.roofline.ceiling import Memory
     from harness.roofline.weights import Weights
     from harness.roofline.workspace import Engine, LlamaCpp
@@ -87,19 +88,20 @@ def max_context(
         ValueError: a number is out of range; the message names it.
     """
     require("capacity_bytes", capacity_bytes, 0, _MOST_BYTES)
+    require_workload(1, batch, k_element_bytes, v_element_bytes)
+    arch = weights.architecture
 
-    def needed(context: int) -> int:
-        return needs(
-            weights,
-            context=context,
-            batch=batch,
-            k_element_bytes=k_element_bytes,
-            v_element_bytes=v_element_bytes,
-            engine=engine,
-        ).total_bytes
+    def beside_weights(context: int) -> int:
+        kv_bytes = engine.kv_cache_bytes(arch, context, batch, k_element_bytes, v_element_bytes)
+        return kv_bytes + engine.workspace_bytes(arch, context, batch)
 
-    limit = weights.architecture.max_context or _MOST_CONTEXT
-    return bisect_right(range(1, limit + 1), capacity_bytes, key=needed) or None
+    limit = arch.max_context or _MOST_CONTEXT
+    steps = range(engine.cells, limit + engine.cells, engine.cells)
+    room_bytes = capacity_bytes - weights.n_bytes
+    if beside_weights(limit) <= room_bytes:  # as on most devices: no search then
+        return limit
+    n_steps = bisect_right(steps, room_bytes, key=beside_weights)
+    return min(n_steps * engine.cells, limit) or None
 
 
 def gpu_layers(
@@ -131,14 +133,17 @@ def gpu_layers(
     for part in weights.parts:
         if part.layer is not None:
             layer_bytes[part.layer] += part.n_bytes
+    kv_bytes: dict[Attention | Recurrent, int] = {}  # layers share a few mixers
+    for layer in range(arch.n_layers):
+        if (mixer := arch.layers[layer].mixer) not in kv_bytes:
+            only = range(layer, layer + 1)
+            kv_bytes[mixer] = engine.kv_cache_bytes(arch, context, batch, k_element_bytes, v_element_bytes, only)
     used = weights.output_bytes + engine.workspace_bytes(arch, context, batch)
     if used > capacity_bytes:
         return 0
     count = 1
     for layer in reversed(range(arch.n_layers)):
-        only = range(layer, layer + 1)
-        kv_bytes = engine.kv_cache_bytes(arch, context, batch, k_element_bytes, v_element_bytes, only)
-        used += layer_bytes[layer] + kv_bytes
+        used += layer_bytes[layer] + kv_bytes[arch.layers[layer].mixer]
         if used > capacity_bytes:
             break
         count += 1

@@ -8,15 +8,14 @@ buffers and of torch's profiler, for shapes that were varied one dimension at a 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar
 
 from harness.roofline.architecture import Attention
 from harness.roofline.checks import require
 from harness.roofline.traffic import kv_cache_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from harness.roofline.architecture import Architecture, FeedForward, Layer
 
 _CELLS = 256  # llama.cpp rounds each sequence's KV cache up to a multiple
@@ -36,6 +35,7 @@ class LlamaCpp:
     """
 
     n_ubatch: int = 512
+    cells: ClassVar[int] = _CELLS  # contexts of up to so many tokens, or a multiple, take the same memory
 
     def __post_init__(self) -> None:
         require("n_ubatch", self.n_ubatch, 1, 2**20)
@@ -50,9 +50,8 @@ class LlamaCpp:
         layers: range | None = None,
     ) -> int:
         """Of `batch` sequences of `context` tokens; a windowed layer holds its window and one more `n_ubatch`."""
-        cells = _rounded_up(context)
-        allocated = _with_windows(arch, layers, lambda window: _rounded_up(window + self.n_ubatch))
-        return batch * round(kv_cache_bytes(allocated, cells, k_element_bytes, v_element_bytes))
+        allocated = _as_allocated(arch, self.n_ubatch)
+        return batch * round(kv_cache_bytes(allocated, _rounded_up(context), k_element_bytes, v_element_bytes, layers))
 
     def workspace_bytes(self, arch: Architecture, context: int, batch: int = 1) -> int:
         """The compute buffer and the logits that are handed out.
@@ -92,6 +91,7 @@ class Torch:
 
     prompt: int  # tokens of the longest prefill
     element_bytes: int = 2
+    cells: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         require("prompt", self.prompt, 1, 2**30)
@@ -107,8 +107,8 @@ class Torch:
         layers: range | None = None,
     ) -> int:
         """Of `batch` sequences of `context` tokens; a windowed layer holds the whole context too."""
-        allocated = _with_windows(arch, layers, lambda _: None)
-        return batch * round(kv_cache_bytes(allocated, context, k_element_bytes, v_element_bytes))
+        allocated = _as_allocated(arch, None)
+        return batch * round(kv_cache_bytes(allocated, context, k_element_bytes, v_element_bytes, layers))
 
     def workspace_bytes(self, arch: Architecture, context: int, batch: int = 1) -> int:
         """Activations of the prefill's widest moment, and the logits of each sequence's last token."""
@@ -145,15 +145,15 @@ def _attentions(arch: Architecture) -> list[Attention]:
     return [layer.mixer for layer in arch.layers if isinstance(layer.mixer, Attention)]
 
 
-def _with_windows(arch: Architecture, layers: range | None, cells: Callable[[int], int | None]) -> Architecture:
-    """These layers of the model, as if their windows were as long as the cache that is allocated for them."""
-    chosen = arch.layers if layers is None else arch.layers[layers.start : layers.stop]
-    return replace(
-        arch,
-        layers=tuple(
-            replace(layer, mixer=replace(layer.mixer, window=cells(layer.mixer.window)))
-            if isinstance(layer.mixer, Attention) and layer.mixer.window is not None
-            else layer
-            for layer in chosen
-        ),
-    )
+@lru_cache
+def _as_allocated(arch: Architecture, n_ubatch: int | None) -> Architecture:
+    """The model as if its windows were as long as the cache that llama.cpp allocates for them; None: without any.
+
+    Equal mixers become one object: `traffic` adds up each object once.
+    """
+    mixers = {layer.mixer: layer.mixer for layer in arch.layers}
+    for mixer in mixers:
+        if isinstance(mixer, Attention) and mixer.window is not None:
+            cells = None if n_ubatch is None else _rounded_up(mixer.window + n_ubatch)
+            mixers[mixer] = replace(mixer, window=cells)
+    return replace(arch, layers=tuple(replace(layer, mixer=mixers[layer.mixer]) for layer in arch.layers))

@@ -64,7 +64,10 @@ def _gemma4_heads(config: Config, index: int, n_layers: int, *, is_global: bool)
     global_heads, global_dim = count(config, "num_global_key_value_heads", default=0), size(config, "global_head_dim")
     overrides = config.get("per_layer_config")  # how transformers 5 saves the same
     if isinstance(overrides, Mapping) and overrides:
-        own = ChainMap(overrides.get(str(index)) or {}, {"num_key_value_heads": n_kv_heads, "head_dim": head_dim})
+        stated = overrides.get(str(index)) or {}
+        if not isinstance(stated, Mapping):
+            raise ValueError(f"per_layer_config has {stated!r} for layer {index}, which is no object")
+        own = ChainMap(dict(stated), {"num_key_value_heads": n_kv_heads, "head_dim": head_dim})
         n_kv_heads, head_dim = size(own, "num_key_value_heads"), size(own, "head_dim")
     elif is_global:
         head_dim = global_dim

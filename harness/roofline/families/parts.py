@@ -70,7 +70,7 @@ def layer_kinds(config: Config, n_layers: int, usual: Callable[[int], str], know
         n_stated = len(stated) if is_list(stated) else 0
         raise ValueError(f"layer_types names {n_stated} layers, but there are {n_layers}")
     for kind in stated:
-        if kind not in known:
+        if not isinstance(kind, str) or kind not in known:
             raise ValueError(f"layer_types has {kind!r}, which this family does not know")
     return [str(kind) for kind in stated]
 

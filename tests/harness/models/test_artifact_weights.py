@@ -1,6 +1,7 @@
 """Weights from real files, against llama.cpp's own count, mlx-lm's conversion and the shape's definition."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,10 @@ from typing import Any
 
 import llama_cpp
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from harness.errors import UserError
 from harness.models import source
@@ -161,6 +166,9 @@ def test_mlxs_conversion(directories: Directories, name: str, tmp_path: Path) ->
         assert published_format(json.loads((path / "config.json").read_text())) == path.name
         # Packed numbers are unpacked to be converted.
         assert _weights(path, "f16") == nominal_weights(weights.architecture, "f16")
+        _with_layers(path, weights.architecture.n_layers + 1)
+        with pytest.raises(UserError, match=rf"no tensors of layer {weights.architecture.n_layers}, but config\.json"):
+            source.resolve_shape(str(path))
 
 
 def test_what_is_not_decoding_is_idle(directories: Directories, tmp_path: Path) -> None:
@@ -220,6 +228,140 @@ def test_what_a_configuration_says_of_its_weights(config: dict[str, Any], name: 
 def test_another_quantisation_is_told() -> None:
     with pytest.raises(UserError, match=r"weights quantised by 'awq'; name a format .* with -w"):
         published_format({"quantization_config": {"quant_method": "awq", "bits": 4}})
+
+
+@pytest.mark.parametrize("key", ["torch_dtype", "dtype"])
+@pytest.mark.parametrize("value", ["int3", "float8_e4m3fn", ["a"], {"a": 1}, 5, True])
+def test_a_dtype_that_is_none_is_told(key: str, value: object) -> None:
+    with pytest.raises(UserError, match=rf"config\.json: {key} is {re.escape(repr(value))}, which is none of float32"):
+        published_format({key: value})
+
+
+@pytest.mark.parametrize("key", ["quantization_config", "quantization"])
+@pytest.mark.parametrize("value", [5, ["a"], "x", True, 0.5])
+def test_a_quantisation_that_is_no_object_is_told(key: str, value: object) -> None:
+    with pytest.raises(UserError, match=rf"config\.json: {key} is {re.escape(repr(value))}, not an object"):
+        published_format({key: value})
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+_INNER = ("quant_method", "bits", "group_size", "dtype", "torch_dtype", "quantization_config", "model_type", "3")
+_OBJECTS = st.dictionaries(st.sampled_from(_INNER), _VALUES, max_size=3)
+_OF_WEIGHTS = (
+    "torch_dtype",
+    "dtype",
+    "quantization_config",
+    "quantization",
+    "text_config",
+    "per_layer_config",
+    "layer_types",
+)
+
+
+@given(name=st.sampled_from(sorted(PRESETS)), data=st.data())
+def test_any_configuration_is_weighed_or_refused_in_words(
+    tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
+) -> None:
+    keys = st.sampled_from([*PRESETS[name], *_OF_WEIGHTS]) | st.sampled_from(_OF_WEIGHTS)
+    n_layers = PRESETS[name].get("num_hidden_layers", 0)
+    by_layer = _VALUES.map(lambda value: [value] * n_layers)
+    changes = data.draw(st.dictionaries(keys, _VALUES | _OBJECTS | by_layer, min_size=1, max_size=2))
+    path = tmp_path_factory.mktemp("config") / "config.json"
+    path.write_text(json.dumps({**PRESETS[name], **changes}))
+    try:
+        weights = _weights(path)
+    except UserError:
+        return
+    assert weights.n_bytes > 0
+    assert weights.streamed_bytes() > 0
+
+
+# --- Contradictions
+
+
+def _with_layers(path: Path, n_layers: int) -> None:
+    config = json.loads((path / "config.json").read_text())
+    key = "n_layer" if "n_layer" in config else "num_hidden_layers"
+    (path / "config.json").write_text(json.dumps(config | {key: n_layers}))
+
+
+def _tensor_file(copy: Path) -> Path:
+    (file,) = copy.glob("*.safetensors")
+    return file
+
+
+_DOWN, _UP = "model.layers.1.mlp.down_proj.weight", "model.layers.0.mlp.up_proj.weight"
+
+
+@pytest.mark.parametrize(
+    ("tensors", "said"),
+    [
+        # Of a layer: queries and output 2 × 256 × 256, keys and values 2 × 256 × 128, three of 256 × 512.
+        ({_DOWN: None}, "in layer 1 have 458752 elements, but config.json calls for 589824"),
+        ({_UP: (512, 128)}, "in layer 0 have 524288 elements, but config.json calls for 589824"),
+        ({"model.layers.1.adapter.weight": (8, 256)}, "in layer 1 have 591872 elements"),
+        ({"mystery.weight": (10, 10)}, "outside the layers have 524388 elements, but config.json calls for 524288"),
+        ({"lm_head.weight": None}, "outside the layers have 262144 elements"),
+    ],
+)
+def test_tensors_that_contradict_the_configuration_are_told(
+    directories: Directories, tmp_path: Path, tensors: dict[str, tuple[int, int] | None], said: str
+) -> None:
+    path = Path(shutil.copytree(directories["llama"], tmp_path / "copy"))
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": False}))
+    held = load_file(_tensor_file(path))
+    for name, shape in tensors.items():
+        held.pop(name, None)
+        if shape is not None:
+            held[name] = torch.zeros(shape, dtype=torch.bfloat16)
+    save_file(held, _tensor_file(path))
+    with pytest.raises(UserError, match=re.escape(said)):
+        source.resolve_shape(str(path))
+
+
+def test_vectors_beside_the_parameters_are_no_contradiction(directories: Directories, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(directories["llama"], tmp_path / "copy"))
+    held = load_file(_tensor_file(path))
+    held["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.zeros(32)
+    held["model.layers.0.layer_scalar"] = torch.zeros(1)
+    held["model.layers.1.mlp.gate.e_score_correction_bias"] = torch.zeros(8)
+    save_file(held, _tensor_file(path))
+    assert source.resolve(str(path)).architecture.n_layers == 2
+
+
+@pytest.mark.parametrize("name", _CONFIGS)
+def test_a_layer_without_tensors_is_told(directories: Directories, name: str, tmp_path: Path) -> None:
+    path = Path(shutil.copytree(directories[name], tmp_path / "copy"))
+    n_layers = source.resolve_shape(str(path)).architecture.n_layers
+    _with_layers(path, n_layers + 2)
+    with pytest.raises(UserError, match=rf"no tensors of layer {n_layers}, but config\.json has {n_layers + 2} layers"):
+        source.resolve_shape(str(path))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("llama.block_count", 4, "no tensors of layer 2, but its metadata has 4 layers"),
+        ("llama.feed_forward_length", 256, "in layer 0 have 589824 elements, but its metadata calls for 393216"),
+        ("llama.attention.head_count_kv", 4, "in layer 0 have 589824 elements, but its metadata calls for 655360"),
+    ],
+)
+def test_a_gguf_file_that_contradicts_itself_is_told(
+    directories: Directories, tmp_path: Path, key: str, value: int, said: str
+) -> None:
+    path = tmp_path / "model.gguf"
+    export(directories["llama"], path, "f16")
+    content = bytearray(path.read_bytes())
+    place = content.index(key.encode()) + len(key) + 4  # behind the key stands the type of the value, uint32
+    content[place : place + 4] = value.to_bytes(4, "little")
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=re.escape(said)):
+        source.resolve_shape(str(path))
 
 
 # --- Damage

@@ -1,4 +1,4 @@
-"""Splitting the time of a step: worked examples, tables of Student's t, sentences that claim no more than they may."""
+"""Splitting the time of a step: worked examples, tables of Student's t, and numbers that are refused."""
 
 import math
 
@@ -7,22 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.roofline.breakdown import fit_depths, fit_sizes, split, student_t_95
-from harness.roofline.breakdown_text import sentences, size_sentence
+from harness.roofline.breakdown import fit_depths, fit_sizes, split
 
 GB = 1e9
-
-
-@pytest.mark.parametrize(
-    ("degrees_of_freedom", "quantile"),
-    # From the printed tables (NIST/SEMATECH e-Handbook, 1.3.6.7.2), two-sided 95 %.
-    [
-        *((1, 12.706), (2, 4.303), (5, 2.571), (10, 2.228), (11, 2.201), (15, 2.131), (20, 2.086), (30, 2.042)),
-        *((60, 2.000), (100, 1.984), (10**6, 1.960)),
-    ],
-)
-def test_students_t(degrees_of_freedom: int, quantile: float) -> None:
-    assert student_t_95(degrees_of_freedom) == pytest.approx(quantile, abs=0.0006)
 
 
 def test_a_worked_line() -> None:
@@ -71,87 +58,6 @@ def test_split_against_the_measured_bandwidth() -> None:
     assert found.kv_s == pytest.approx(0.002)
     assert found.rest_s == pytest.approx(0.025)
     assert split(0.030, 1.19 * GB, 0, 35 * GB).rest_s == pytest.approx(-0.004)
-
-
-def test_words_for_one_depth() -> None:
-    (text,) = sentences([0.07 * GB], [0.061], streamed_bytes=1.19 * GB, bandwidth_bytes_s=35 * GB)
-    assert text.startswith(
-        "61 ms a token: 34 ms is reading weights at this memory's measured speed (35 GB/s), "
-        "2 ms is reading the KV cache at that speed, 25 ms is neither"
-    )
-
-
-def test_repetitions_at_one_depth_are_one_depth() -> None:
-    (text,) = sentences([0.07 * GB] * 3, [0.060, 0.061, 0.099], streamed_bytes=1.19 * GB, bandwidth_bytes_s=35 * GB)
-    assert text.startswith("61 ms a token")
-
-
-def test_words_for_several_depths() -> None:
-    kv_bytes = np.array([0.01, 0.2, 0.4, 0.8]) * GB
-    noise = np.array([1, -1, -1, 1]) * 1e-4
-    first, slope, intercept = sentences(
-        kv_bytes, 0.040 + kv_bytes / (20 * GB) + noise, streamed_bytes=1.05 * GB, bandwidth_bytes_s=35 * GB
-    )
-    assert first.startswith("40.6 ms a token: 30 ms is reading weights")
-    assert slope == "From 4 depths: the KV cache is read at 20 GB/s (95 %: 19.6 to 20.4)."
-    assert "30 ms weights, 9.98 ms overhead (95 %: 9.51 to 10.4)" in intercept
-    assert "if the weights are read at the measured 35 GB/s" in intercept
-
-
-def test_two_depths_have_no_interval() -> None:
-    _, slope, _ = sentences([0, GB], [0.04, 0.09], streamed_bytes=GB, bandwidth_bytes_s=35 * GB)
-    assert slope == "From 2 depths: the KV cache is read at 20 GB/s (two places give no interval)."
-
-
-@pytest.mark.parametrize("times", [[0.040, 0.039, 0.038], [0.040, 0.048, 0.041]])
-def test_no_slope_is_claimed_where_none_can_be_told(times: list[float]) -> None:
-    _, text = sentences([0, 0.1 * GB, 0.2 * GB], times, streamed_bytes=GB, bandwidth_bytes_s=35 * GB)
-    assert text.startswith("No slope can be told from these 3 depths")
-    assert "the KV cache is read at" not in text.split(".")[0]
-
-
-def test_two_depths_of_which_the_deeper_is_faster() -> None:
-    _, text = sentences([0, GB], [0.04, 0.03], streamed_bytes=GB, bandwidth_bytes_s=35 * GB)
-    assert text == "No slope can be told from these 2 depths: a deeper context is not slower."
-
-
-def test_a_step_faster_than_the_measured_bandwidth_is_not_taken_apart() -> None:
-    (text,) = sentences([0], [0.061], streamed_bytes=2.47 * GB, bandwidth_bytes_s=35 * GB)
-    assert "takes 70.6 ms" in text
-    assert "cannot be taken apart" in text
-    *_, intercept = sentences([0, GB], [0.061, 0.09], streamed_bytes=2.47 * GB, bandwidth_bytes_s=35 * GB)
-    assert "less than the 70.6 ms of the weights" in intercept
-    assert "overhead" not in intercept
-
-
-def test_a_cache_read_faster_than_the_memory_is_pointed_out() -> None:
-    _, slope, _ = sentences([0, GB], [0.04, 0.05], streamed_bytes=GB, bandwidth_bytes_s=35 * GB)
-    assert "100 GB/s" in slope
-    assert "more than the 35 GB/s measured" in slope
-
-
-def test_without_a_measured_bandwidth_nothing_is_split() -> None:
-    first, slope, intercept = sentences([0, GB], [0.04, 0.09], streamed_bytes=GB)
-    assert "25 GB/s if nothing else takes time" in first
-    assert "20 GB/s" in slope
-    assert intercept.endswith("weights and overhead together, which depths cannot tell apart.")
-
-
-def test_an_intercept_below_zero_is_no_time() -> None:
-    *_, intercept = sentences([GB, 2 * GB], [0.04, 0.09], streamed_bytes=GB, bandwidth_bytes_s=35 * GB)
-    assert "leaves no time for the weights" in intercept
-
-
-def test_words_for_sizes() -> None:
-    streamed = np.array([1, 2, 4, 8]) * GB
-    exact = 0.004 + streamed / (30 * GB)
-    noise = np.array([1, -1, -1, 1]) * 1e-5
-    text = size_sentence(fit_sizes(streamed, exact + noise))
-    assert text.startswith("From 4 model sizes: weights are read at 30 GB/s (95 %: 30 to 30), and 4 ms overhead (95 %:")
-    assert "if it is the same for every size" in text
-    scattered = size_sentence(fit_sizes(streamed, exact + 500 * noise))
-    assert "cannot be told from none (at most" in scattered
-    assert "do not tell" in size_sentence(fit_sizes(streamed, [0.1, 0.2, 0.1, 0.2]))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Every family against the model that transformers builds from the same configuration, and against published totals."""
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, StaticCache
 
 from harness.models.presets import PRESETS
+from harness.models.source import resolve
 from harness.roofline.families import FAMILIES
 from harness.roofline.hf_config import from_hf_config
 from harness.roofline.traffic import kv_bytes_per_token, kv_cache_bytes, parameter_count, streamed_parameters
@@ -204,6 +206,13 @@ def test_the_cache_is_the_one_that_transformers_fills(name: str) -> None:
     assert kv_cache_bytes(arch, _TOKENS, 1, 3, range(2)) + kv_cache_bytes(arch, _TOKENS, 1, 3, range(2, 99)) == (
         kv_cache_bytes(arch, _TOKENS, 1, 3)
     )
+
+
+@pytest.mark.parametrize("name", _TINY)
+def test_what_transformers_saves_is_what_the_shape_calls_for(name: str, tmp_path: Path) -> None:
+    AutoModelForCausalLM.from_config(AutoConfig.for_model(**_TINY[name])).save_pretrained(tmp_path)
+    source = resolve(str(tmp_path))  # compares the files' matrices with the shape's, layer by layer
+    assert source.architecture.n_layers == from_hf_config(_TINY[name]).n_layers
 
 
 # Parameters in billions, in all and active, as publishers or llama.cpp give them; the active ones include the input

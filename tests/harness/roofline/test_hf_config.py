@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoConfig
 
 from harness.models.presets import PRESETS
 from harness.roofline.architecture import Attention, Latent, Recurrent
+from harness.roofline.families import FAMILIES
 from harness.roofline.hf_config import from_hf_config
 
 Config = dict[str, Any]
@@ -18,6 +20,7 @@ _MOE = PRESETS["qwen3-30b-a3b"]
 # Keys that publishers' own files hold beside those of the presets, and which change no byte.
 _HARMLESS: dict[str, Config] = {
     "llama-3.1-8b": {"pretraining_tp": 1, "attention_dropout": 0.0, "use_cache": True, "initializer_range": 0.02},
+    "mistral-7b": {"hidden_dropout": 0.1, "output_hidden_states": True, "tie_encoder_decoder": False, "n_ctx": 32768},
     "phi-4": {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attention_bias": False, "auto_map": {}},
     "gpt2": {"n_ctx": 1024, "summary_use_proj": True, "attn_pdrop": 0.1, "task_specific_params": {"a": {"n": 1}}},
     "gpt-oss-20b": {
@@ -50,6 +53,14 @@ _HARMLESS: dict[str, Config] = {
 @pytest.mark.parametrize("name", _HARMLESS)
 def test_what_publishers_add_is_harmless(name: str) -> None:
     assert from_hf_config(PRESETS[name] | _HARMLESS[name]) == from_hf_config(PRESETS[name])
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_what_transformers_itself_writes_is_known(name: str) -> None:
+    stated = AutoConfig.for_model(name).to_dict()
+    if name == "deepseek_v2":
+        stated["num_experts_per_tok"] = 6  # which transformers leaves open
+    assert from_hf_config(stated).n_layers > 0
 
 
 # As published: the text model states only what differs from transformers' defaults.
@@ -160,9 +171,27 @@ def test_an_unknown_family_is_named() -> None:
         (PRESETS["gpt2"], {"add_cross_attention": True}, "add_cross_attention is True"),
         (PRESETS["deepseek-v3"], {"index_head_dim": 128}, "index_head_dim is 128"),
         (PRESETS["deepseek-v3"], {"moe_layer_freq": 2}, "moe_layer_freq is not 1"),
+        (PRESETS["mistral-7b"], {"qk_rope_head_dim": 64}, "qk_rope_head_dim is 64, which mistral"),
+        (PRESETS["mistral-7b"], {"router_layers": 4}, "router_layers is 4"),
+        (PRESETS["mistral-7b"], {"output_experts": 8}, "output_experts is 8"),
+        (_LLAMA, {"ffn_hidden": 4096}, "ffn_hidden is 4096"),
+        (_LLAMA, {"mamba_expand": 2}, "mamba_expand is 2"),
+        (_LLAMA, {"ssm_expand": 2}, "ssm_expand is 2"),
+        (_LLAMA, {"gated_mlp": False}, "gated_mlp is False"),
+        (_LLAMA, {"use_glu": False}, "use_glu is False"),
+        (PRESETS["gemma-2-9b"], {"tie_embeddings": False}, "tie_embeddings is False"),
+        (_LLAMA, {"attention_sinks": True}, "attention_sinks is True"),
+        (_LLAMA, {"memory_tokens": 16}, "memory_tokens is 16"),
+        (_LLAMA, {"d_inner": 16}, "d_inner is 16"),
         # contradictions
         (_LLAMA, {"layer_types": ["full_attention"] * 31}, "layer_types names 31 layers, but there are 32"),
         (_LLAMA, {"layer_types": ["full_attention"] * 31 + ["mamba"]}, "layer_types has 'mamba'"),
+        (_LLAMA, {"layer_types": [["full_attention"]] * 32}, r"layer_types has \['full_attention'\]"),
+        (
+            PRESETS["gemma-4-31b"],
+            {"per_layer_config": {"3": 5}},
+            "per_layer_config has 5 for layer 3, which is no object",
+        ),
         (_LLAMA, {"num_key_value_heads": 5}, "32 attention heads cannot share 5 key-value heads"),
         (_LLAMA, {"num_key_value_heads": 64}, "32 attention heads cannot share 64"),
         (_LLAMA, {"num_attention_heads": 24}, "head_dim is missing, and 4096 elements cannot be shared by 24 heads"),
@@ -185,6 +214,31 @@ def test_an_unknown_family_is_named() -> None:
 def test_what_cannot_be_is_named(base: Config, keys: Config, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_hf_config(base | keys)
+
+
+_SIZES = ("layers", "experts", "head_dim", "n", "hidden", "size", "ffn", "expand", "sinks", "mlp", "mamba", "memory")
+_OTHERS = (
+    "rope",
+    "router",
+    "output",
+    "scale",
+    "token",
+    "factor",
+    "init",
+    "clip",
+    "loss",
+    "mtp",
+    "return",
+    "prob",
+    "foo",
+)
+
+
+@given(name=st.sampled_from(sorted(PRESETS)), size=st.sampled_from(_SIZES), other=st.sampled_from(_OTHERS))
+def test_no_other_word_makes_a_size_harmless(name: str, size: str, other: str) -> None:
+    for key in (f"{other}_{size}", f"{size}_{other}"):
+        with pytest.raises(ValueError, match=f"{key} is 3"):
+            from_hf_config(PRESETS[name] | {key: 3})
 
 
 _ANYTHING = (
