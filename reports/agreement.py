@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reports.case import case_name
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -21,9 +23,9 @@ def agreement_text(agreement: pd.DataFrame) -> str:
         compared = cases["ids"].sum()
         share = (cases["agreement"] * cases["ids"]).sum() / compared
         line = f"same tokens while timed: {_short(str(one))} and {_short(str(other))} {share:.0%} of {compared}"
-        worst = cases.sort_values("agreement").to_dict("records")[0]
+        worst = {str(name): value for name, value in cases.sort_values("agreement").iloc[0].items()}
         if worst["agreement"] < _LOW:
-            case = f"p{worst['n_prompt']} n{worst['n_gen']} d{worst['n_depth']} B{worst['batch']}"
+            case = case_name(worst)
             line += (
                 f", least {worst['agreement']:.0%} in {case} (random weights leave near ties, which rounding decides)"
             )

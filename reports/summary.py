@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from results.verify import VERDICT
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
 
 SUBJECT = ["machine", "backend", "model", "weight_format"]
 CASE = ["n_depth", "n_prompt", "n_gen", "batch"]
@@ -18,6 +15,9 @@ ENGINE = {"backend_version": "version", "engine_build": "build", "engine_mode": 
 # What stands for the request in rows from elsewhere, whose engine_settings has no `asked`.
 REQUEST = ["weight_format", "n_threads", "n_gpu_layers", "flash_attn", "kv_k_format", "kv_v_format"]
 RATES = ["ttft_s", "prefill_tok_s", "decode_tok_s"]
+CEILINGS = ["decode_ceiling_tok_s", "decode_ceiling_spec_tok_s", "prefill_ceiling_tok_s"]
+STEP = ["streamed_bytes_per_token", "kv_read_bytes", "bandwidth_measured_gbs"]
+CEILING_TEXTS = ["decode_ceiling_bound", "ceiling_warning"]
 PEAKS = ["peak_device_bytes", "peak_host_bytes"]
 
 
@@ -34,18 +34,20 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
         text; the columns of `CASE`; `n_ok` and `n_failed` repetitions; `launches` with an ok repetition; `ttft_s`,
         `prefill_tok_s` and `decode_tok_s`, each the median of the launches' medians; `decode_sd_tok_s`, the standard
         deviation of those medians where there are at least three, else of the repetitions, and `decode_sd_of`, which
-        of the two; `peak_device_bytes` and `peak_host_bytes`, the largest; `verified`, `verified_with`,
-        `verified_why` of the repetition that was verified worst; `error`, the reasons of failed ones. Ordered by
-        model, weight format and case, then as the rows are.
+        of the two; the columns of `CEILINGS`, medians; `mbu` and `mfu`, the line's rate over its ceiling;
+        the columns of `STEP`, medians, what a decode step reads and how fast the memory is; the columns of
+        `CEILING_TEXTS`, the first; `peak_device_bytes` and `peak_host_bytes`, the largest; `verified`, `verified_with`
+        and `verified_why` of the repetition that was verified worst; `error`, the reasons of failed ones.
+        Ordered by model, weight format and case, then as the rows are.
     """
-    rows = _join_failed(rows.assign(asked=_asked(rows)))
+    rows = _join_failed(rows.assign(asked=asked_of(rows)))
     keys = [*SUBJECT, "asked", *ENGINE, *CASE]
     rows["line"] = rows.groupby(keys, dropna=False, sort=False).ngroup()
     lines = rows.drop_duplicates("line").set_index("line")[keys]
     lines.insert(len(SUBJECT), "settings", _telling_settings(lines))
     ok_rows, failed_rows = (rows[rows["status"] == status] for status in ("ok", "failed"))
     ok, failed = ok_rows.groupby("line"), failed_rows.groupby("line")
-    launches = ok_rows.groupby(["line", "run_id", "launch"])[RATES].median().groupby("line")
+    launches = ok_rows.groupby(["line", "run_id", "launch"], dropna=False)[RATES].median().groupby("line")
 
     lines = lines.drop(columns=["asked", *ENGINE])
     lines = lines.assign(n_ok=ok.size(), n_failed=failed.size(), launches=launches.size())
@@ -56,6 +58,11 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     lines[RATES] = launches.median()
     lines["decode_sd_tok_s"] = spread
     lines["decode_sd_of"] = of_launches.map({True: "launches", False: "repetitions"}).where(spread.notna())
+    medians = [*CEILINGS, *STEP]
+    lines[medians] = ok[medians].median()
+    lines["mbu"] = lines["decode_tok_s"] / lines["decode_ceiling_tok_s"]
+    lines["mfu"] = lines["prefill_tok_s"] / lines["prefill_ceiling_tok_s"]
+    lines[CEILING_TEXTS] = ok[CEILING_TEXTS].first()
     lines[PEAKS] = ok[PEAKS].max()
     lines[VERDICT] = _worst(ok_rows).set_index("line")[VERDICT]
     lines["error"] = failed["error"].agg(lambda reasons: "; ".join(reasons.dropna().unique()))
@@ -67,11 +74,21 @@ def plain(line: dict[Any, Any]) -> dict[str, Any]:
     return {name: None if pd.isna(value) else value for name, value in line.items()}
 
 
-def _asked(rows: pd.DataFrame) -> list[str]:
-    """What each row was asked for, as JSON text that is equal for equal requests."""
-    cells = map(plain, rows[REQUEST].to_dict("records"))
-    settings = (json.loads(text or "{}") for text in rows["engine_settings"].fillna(""))
-    return [json.dumps(one.get("asked", own), sort_keys=True) for one, own in zip(settings, cells, strict=True)]
+def asked_of(rows: pd.DataFrame) -> list[str]:
+    """What each row was asked for, as JSON text of an object that is equal for equal requests."""
+    requests = {text: _request(text) for text in rows["engine_settings"].dropna().unique()}
+    asked = rows["engine_settings"].map(requests).tolist()
+    silent = [number for number, text in enumerate(asked) if not isinstance(text, str)]
+    for number, cells in zip(silent, rows[REQUEST].iloc[silent].to_dict("records"), strict=True):
+        asked[number] = json.dumps(plain(cells), sort_keys=True)
+    return asked
+
+
+def _request(settings: str) -> str | None:
+    """The `asked` of engine settings; None in rows from elsewhere, which have none."""
+    document = json.loads(settings)
+    asked = document.get("asked") if isinstance(document, dict) else None
+    return json.dumps(asked, sort_keys=True) if isinstance(asked, dict) else None
 
 
 def _join_failed(rows: pd.DataFrame) -> pd.DataFrame:
@@ -86,15 +103,22 @@ def _join_failed(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _telling_settings(lines: pd.DataFrame) -> pd.Series[str]:
     """What differs between lines of one subject and case, which would otherwise read the same."""
-    texts: dict[Hashable, str] = {}
-    for _, alike in lines.groupby([*SUBJECT, *CASE], dropna=False):
-        asked = pd.DataFrame([json.loads(text) for text in alike["asked"]], alike.index, dtype=object)
-        engine = alike[[*ENGINE]].rename(columns=ENGINE)
+    requests = {text: json.loads(text) for text in lines["asked"].unique()}
+    alike = lines.groupby([*SUBJECT, *CASE], dropna=False, sort=False).ngroup()
+    cells: dict[str, pd.Series[str]] = {}
+    for name in dict.fromkeys(name for request in requests.values() for name in request):
+        said = lines["asked"].map({text: _said(name, request.get(name)) for text, request in requests.items()})
+        cells[name] = said.where(said.groupby(alike).transform("nunique") > 1, "")
+    for column, name in ENGINE.items():
         # A failed row may lack its engine's cells, which tells nothing; a setting that was not asked for does.
-        telling = asked.loc[:, asked.nunique(dropna=False) > 1].join(engine.loc[:, engine.nunique() > 1])
-        for line, cells in zip(telling.index, telling.to_dict("records"), strict=True):
-            texts[line] = ", ".join(f"{name}={value}" for name, value in plain(cells).items() if value is not None)
-    return pd.Series(texts)
+        said = name + "=" + lines[column]
+        cells[name] = said.where(said.groupby(alike).transform("nunique") > 1, "").fillna("")
+    texts = [", ".join(filter(None, several)) for several in zip(*cells.values(), strict=True)]
+    return pd.Series(texts, lines.index, dtype="str")
+
+
+def _said(name: str, value: object) -> str:
+    return "" if value is None else f"{name}={value}"
 
 
 def _worst(rows: pd.DataFrame) -> pd.DataFrame:

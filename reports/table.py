@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from reports.case import case_name
 from reports.summary import plain
 from results.verify import MARGIN
 
@@ -21,12 +22,16 @@ if TYPE_CHECKING:
 Format = Literal["table", "md", "json", "csv"]
 Line = dict[str, Any]
 
-HEADINGS = ["engine", "case", "TTFT ms", "prefill tok/s", "decode tok/s", "peak GB", "verified"]
+HEADINGS = [
+    *("engine", "case", "TTFT ms", "prefill tok/s", "decode tok/s", "ceiling tok/s", "MBU %", "peak GB", "verified")
+]
 LEFT = 2  # columns that are text; the others are set to the right
 SPREADS = {
     "launches": "±: standard deviation of the launches' medians",
     "repetitions": "±: standard deviation of the repetitions, where there are fewer than three launches",
 }
+CEILING = "ceiling: the decode rate if its bytes moved at the measured memory bandwidth; MBU: decode rate / ceiling"
+COMPUTE = "c: the operations of a step, at the measured rate of matrix products, take longer than its bytes"
 VERIFIED = f"verified: logits of another engine agree, relative L2 within {MARGIN} times what rounding makes"
 STYLES = {"yes": "green", "no": "bold red", "failed": "bold red"}
 
@@ -57,7 +62,7 @@ def _terminal(lines: list[Line], console: Console) -> str:
             table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False)
             table.padding = (0, 1, 0, 0)
             for heading in HEADINGS[:LEFT]:  # may be folded
-                table.add_column(heading, overflow="fold", min_width=10)
+                table.add_column(heading, overflow="fold", min_width=5)
             for heading in HEADINGS[LEFT:]:  # must not be cut
                 table.add_column(heading.replace(" ", "\n"), justify="right", no_wrap=True)
             for *cells, verdict in rows:
@@ -96,18 +101,15 @@ def _name(line: Line, *, show_machine: bool) -> str:
 def _cells(line: Line) -> list[str]:
     ttft, decode, spread = line["ttft_s"], line["decode_tok_s"], line["decode_sd_tok_s"]
     return [
-        _case(line),
+        case_name(line),
         "-" if ttft is None else _number(ttft * 1e3),
         _number(line["prefill_tok_s"]),
         _number(decode) + ("" if spread is None else f" ± {_number(spread, like=decode)}"),
+        _number(line["decode_ceiling_tok_s"]) + (" c" if line["decode_ceiling_bound"] == "compute" else ""),
+        "-" if line["mbu"] is None else f"{100 * line['mbu']:.0f}{'!' if line['mbu'] > 1 else ''}",
         _peak(line),
         (line["verified"] or "-") if line["n_ok"] else "failed",
     ]
-
-
-def _case(line: Line) -> str:
-    sequences = f" B{line['batch']}" if line["batch"] > 1 else ""
-    return f"p{line['n_prompt']} n{line['n_gen']} d{line['n_depth']}{sequences}"
 
 
 def _number(value: float | None, like: float | None = None) -> str:
@@ -129,19 +131,23 @@ def _peak(line: Line) -> str:
 
 
 def _notes(named: list[tuple[str, Line]]) -> list[str]:
-    """Why engines are not verified, and why cases failed."""
+    """Rates above their ceilings, why engines are not verified, and why cases failed."""
     doubts: dict[str, list[str]] = {}
     failures = []
     for name, line in named:
+        if line["ceiling_warning"]:
+            failures.append(f"! {name}, {case_name(line)}: {line['ceiling_warning']}")
         if line["n_ok"] and line["verified_why"]:
             doubts.setdefault(line["verified_why"], []).append(name)
         if line["n_failed"]:
             tried = line["n_ok"] + line["n_failed"]
             error = line["error"] or "no reason was given"
-            failures.append(f"{name}, {_case(line)}: {line['n_failed']} of {tried} failed: {error}")
+            failures.append(f"{name}, {case_name(line)}: {line['n_failed']} of {tried} failed: {error}")
     return [*(f"{'; '.join(dict.fromkeys(names))}: {why}" for why, names in doubts.items()), *failures]
 
 
 def _legend(lines: list[Line]) -> list[str]:
     spreads = [text for basis, text in SPREADS.items() if any(line["decode_sd_of"] == basis for line in lines)]
-    return [*spreads, *([VERIFIED] if any(line["verified"] for line in lines) else [])]
+    ceilings = [CEILING] if any(line["mbu"] is not None for line in lines) else []
+    ceilings += [COMPUTE] if any(line["decode_ceiling_bound"] == "compute" for line in lines) else []
+    return [*spreads, *ceilings, *([VERIFIED] if any(line["verified"] for line in lines) else [])]

@@ -11,8 +11,18 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.compare import compare
+from harness.cli.devices import devices
+from harness.cli.export import export
+from harness.cli.import_ import import_
+from harness.cli.machine import machine
+from harness.cli.merge import merge
 from harness.cli.models import models
+from harness.cli.predict import predict
+from harness.cli.report import report
 from harness.cli.run import run
+from harness.cli.schema import schema
+from harness.cli.show import show
 from harness.errors import TokenroofError
 
 app = typer.Typer(
@@ -36,6 +46,16 @@ def options(
 
 app.command()(run)
 app.command()(models)
+app.command()(predict)
+app.command()(devices)
+app.command()(machine)
+app.command()(merge)
+app.command()(schema)
+app.command("import")(import_)
+app.command()(export)
+app.command()(compare)
+app.command()(report)
+app.command()(show)
 
 # -ngl and its like are whole words; -n128 or -ngl99 glued together would otherwise be read as -n with a strange value.
 _WORDS = {"-ngl", "-fa", "-ctk", "-ctv", "-ub"}

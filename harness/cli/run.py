@@ -148,8 +148,10 @@ def _run(options: Options, format: Format) -> int:  # noqa: A002
     from harness.plan import make_plan
     from harness.runner import run as run_plan
     from reports.agreement import agreement_text
+    from reports.breakdown import breakdown_text
     from reports.summary import summarise
     from reports.table import render
+    from reports.words import words
     from results.samples import read_samples
     from results.verify import argmax_agreement
 
@@ -161,13 +163,14 @@ def _run(options: Options, format: Format) -> int:  # noqa: A002
         return 130
     print(render(summarise(rows), format, Console() if format == "table" and sys.stdout.isatty() else None).rstrip())
     if format == "table":
-        print(agreement_text(argmax_agreement(read_samples(plan.output), rows)) + _where(plan))
+        agreement = agreement_text(argmax_agreement(read_samples(plan.output), rows))
+        print(*filter(None, [agreement, "", breakdown_text(rows, words("en")), "", _where(plan)]), sep="\n")
     return 1 if (rows["status"] == "failed").any() else 0
 
 
 def _where(plan: Plan) -> str:
     intervals = Path(f"{plan.output}.samples.parquet")
-    return f"\nrows in {plan.output}" + (f", intervals in {intervals}" if intervals.exists() else "")
+    return f"rows in {plan.output}" + (f", intervals in {intervals}" if intervals.exists() else "")
 
 
 def _dry_run(options: Options) -> int:

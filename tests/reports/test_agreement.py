@@ -11,6 +11,6 @@ def test_a_pairs_cases_are_weighed_by_their_tokens_and_the_worst_is_named() -> N
     text = agreement_text(agreement)
     # 30 of 30 and 4 of 10 are 34 of 40.
     assert "mlx and torch 85% of 40" in text
-    assert "least 40% in p8 n4 d24 B1" in text
+    assert "least 40% in p8 n4 d24" in text
     assert "least" not in agreement_text(agreement.iloc[:1])
     assert agreement_text(agreement.iloc[:0]) == ""

@@ -54,6 +54,15 @@ def test_below_three_launches_the_repetitions_spread(tmp_path: Path) -> None:
     assert line["decode_sd_of"] == "repetitions"
 
 
+def test_the_ceiling_stands_beside_the_rate_of_the_line(tmp_path: Path) -> None:
+    rows = [row(decode_tok_s=rate, decode_ceiling_tok_s=40.0, mbu=rate / 40) for rate in (10, 20, 36)]
+    rows.append(row("mlx", decode_tok_s=50.0, decode_ceiling_tok_s=40.0, mbu=1.25, ceiling_warning="above"))
+    torch, mlx = summary(tmp_path, *rows).to_dict("records")
+    assert (torch["decode_ceiling_tok_s"], torch["mbu"]) == (40, 0.5)
+    assert pd.isna(torch["ceiling_warning"])
+    assert (mlx["mbu"], mlx["ceiling_warning"]) == (1.25, "above")
+
+
 def test_launches_of_different_runs_are_different_launches(tmp_path: Path) -> None:
     (line,) = summary(
         tmp_path, *(row(run_id=run, decode_tok_s=rate) for run, rate in zip("abc", (1, 2, 4), strict=True))

@@ -28,6 +28,13 @@ def line(backend: str, **cells: object) -> dict[str, object]:
         "decode_tok_s": 17.034,
         "decode_sd_tok_s": 0.0537,
         "decode_sd_of": "launches",
+        "decode_ceiling_tok_s": 20.04,
+        "decode_ceiling_spec_tok_s": None,
+        "prefill_ceiling_tok_s": None,
+        "mbu": 0.85,
+        "mfu": None,
+        "decode_ceiling_bound": "memory",
+        "ceiling_warning": None,
         "peak_device_bytes": None,
         "peak_host_bytes": 2_470_000_000,
         "verified": "yes",
@@ -38,7 +45,10 @@ def line(backend: str, **cells: object) -> dict[str, object]:
 
 
 NOTHING = dict.fromkeys(
-    ["ttft_s", "prefill_tok_s", "decode_tok_s", "decode_sd_tok_s", "decode_sd_of", "peak_host_bytes", "verified"]
+    [
+        *("ttft_s", "prefill_tok_s", "decode_tok_s", "decode_sd_tok_s", "decode_sd_of"),
+        *("decode_ceiling_tok_s", "mbu", "peak_host_bytes", "verified"),
+    ]
 )
 FAILED = {"n_ok": 0, "n_failed": 3, "error": "out of memory: choose a smaller -d", **NOTHING}
 
@@ -62,19 +72,52 @@ def test_people_read_ms_tok_s_and_gb() -> None:
     text = render(lines, "table")
     assert text.startswith("llama-3.2-1b, bf16, spark")
     case = ["p512", "n128", "d4096"]
-    assert words(text, "torch ") == ["torch", *case, "1278", "400.7", "17.03", "±", "0.05", "2.47", "host", "yes"]
-    assert words(text, "llama.cpp ") == [
-        *("llama.cpp", *case, "12.34", "400.7", "1234", "±", "6", "16.1", "device", "yes")
+    assert words(text, "torch ") == [
+        "torch",
+        *case,
+        "1278",
+        "400.7",
+        "17.03",
+        "±",
+        "0.05",
+        "20.04",
+        "85",
+        "2.47",
+        "host",
+        "yes",
     ]
-    assert words(text, "mlx ") == ["mlx", *case, "1278", "400.7", "0.831", "2.47", "host", "-"]
+    assert words(text, "llama.cpp ") == [
+        *("llama.cpp", *case, "12.34", "400.7", "1234", "±", "6", "20.04", "85", "16.1", "device", "yes")
+    ]
+    assert words(text, "mlx ") == ["mlx", *case, "1278", "400.7", "0.831", "20.04", "85", "2.47", "host", "-"]
     assert "mlx: no other engine ran it\n" in text
 
 
 def test_failures_are_told_with_their_reason() -> None:
     text = render(summary(line("torch", n_failed=2, error="killed"), line("mlx", **FAILED, batch=4)), "table")
-    assert words(text, "mlx ")[-5:] == ["-", "-", "-", "-", "failed"]
+    assert words(text, "mlx ")[-7:] == ["-", "-", "-", "-", "-", "-", "failed"]
     assert "torch, p512 n128 d4096: 2 of 11 failed: killed\n" in text
     assert "mlx, p512 n128 d4096 B4: 3 of 3 failed: out of memory: choose a smaller -d\n" in text
+
+
+def test_a_rate_above_its_ceiling_is_marked_and_explained() -> None:
+    above = line("mlx", mbu=1.08, ceiling_warning="decode at 108 % of its ceiling: a fault in the accounting")
+    text = render(summary(line("torch"), above), "table")
+    assert "108!" in words(text, "mlx ")
+    assert "! mlx, p512 n128 d4096: decode at 108 % of its ceiling: a fault in the accounting\n" in text
+    assert text.count("ceiling:") == 2, "the mark's reason and the legend"
+
+
+def test_a_ceiling_that_operations_set_is_marked() -> None:
+    text = render(summary(line("torch", decode_ceiling_bound="compute"), line("mlx")), "table")
+    assert words(text, "torch ")[8:11] == ["0.05", "20.04", "c"]
+    assert "c" not in words(text, "mlx ")
+    assert "c: the operations of a step" in text
+
+
+def test_no_ceiling_no_legend() -> None:
+    text = render(summary(line("torch", decode_ceiling_tok_s=None, mbu=None)), "table")
+    assert "MBU:" not in text
 
 
 def test_what_the_spread_is_of_is_said_for_what_is_shown() -> None:
@@ -122,9 +165,14 @@ def test_text_that_looks_like_markup_is_shown_as_it_is() -> None:
 def test_markdown_is_a_table_of_equal_rows() -> None:
     text = render(summary(line("torch", settings="a|b=1"), line("mlx", **FAILED)), "md")
     rows = [row for row in text.splitlines() if row.startswith("|")]
-    assert rows[0] == "| engine | case | TTFT ms | prefill tok/s | decode tok/s | peak GB | verified |"
-    assert rows[2] == r"| torch, a\|b=1 | p512 n128 d4096 | 1278 | 400.7 | 17.03 ± 0.05 | 2.47 host | yes |"
-    assert {row.replace(r"\|", "").count("|") for row in rows} == {8}
+    assert (
+        rows[0]
+        == "| engine | case | TTFT ms | prefill tok/s | decode tok/s | ceiling tok/s | MBU % | peak GB | verified |"
+    )
+    assert (
+        rows[2] == r"| torch, a\|b=1 | p512 n128 d4096 | 1278 | 400.7 | 17.03 ± 0.05 | 20.04 | 85 | 2.47 host | yes |"
+    )
+    assert {row.replace(r"\|", "").count("|") for row in rows} == {10}
     assert "mlx, p512 n128 d4096: 3 of 3 failed" in text
 
 

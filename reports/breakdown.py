@@ -1,0 +1,78 @@
+"""Where the time of the decode steps went, in words: a paragraph for each engine and model, one for each machine."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from harness.roofline.breakdown import fit_sizes
+from reports.breakdown_sentences import sentences, size_sentence
+from reports.summary import asked_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from reports.words import Words
+
+_NEEDED = ["tpot_s", "streamed_bytes_per_token", "kv_read_bytes"]
+_ENGINE = ["machine", "backend", "weight_format", "batch", "n_gen"]
+_MODEL = ["model", "asked"]
+_LEAST_SIZES = 3
+
+
+def breakdown_text(rows: pd.DataFrame, words: Words) -> str:
+    """Say where the time went, from each model's depths and from a machine's model sizes; empty where no row tells.
+
+    Args:
+        rows: as `results.read.read` gives them.
+        words: of the language to speak.
+    """
+    ok = rows[(rows["status"] == "ok") & rows[_NEEDED].notna().all(axis=1)]
+    if ok.empty:
+        return ""
+    points = _launches(ok.assign(asked=asked_of(ok)))
+    paragraphs = []
+    several = points["machine"].nunique() > 1
+    for (machine, backend, weight_format, *_), engine in points.groupby(_ENGINE, sort=False):
+        who = words["breakdown.engine_on_machine"].format(engine=backend, machine=machine) if several else backend
+        told = {"who": who, "format": weight_format}
+        models = [(name[0], model) for name, model in engine.groupby(_MODEL, sort=False)]
+        for name, model in models:
+            paragraphs.append(words["breakdown.of_model"].format(**told, model=name, text=_model_text(model, words)))
+        if text := _sizes_text([model for _, model in models], words):
+            paragraphs.append(words["breakdown.of_sizes"].format(**told, text=text))
+    return "\n".join(paragraphs)
+
+
+def _launches(rows: pd.DataFrame) -> pd.DataFrame:
+    """One point a launch and case: repetitions within a launch are too alike to be points of their own."""
+    case = ["n_depth", "n_prompt", "run_id", "launch"]
+    columns = [*_NEEDED, "bandwidth_measured_gbs"]
+    return (
+        rows.groupby([*_ENGINE, *_MODEL, *case], sort=False)[columns]
+        .median()
+        .reset_index()
+        .astype(dict.fromkeys(columns, float))
+    )
+
+
+def _model_text(model: pd.DataFrame, words: Words) -> str:
+    shallow = model.sort_values("kv_read_bytes").iloc[0]
+    bandwidth = shallow["bandwidth_measured_gbs"]
+    told = sentences(
+        model["kv_read_bytes"],
+        model["tpot_s"],
+        words,
+        streamed_bytes=shallow["streamed_bytes_per_token"],
+        bandwidth_bytes_s=bandwidth * 1e9 if bandwidth > 0 else None,
+    )
+    return reduce(lambda text, more: words["breakdown.joined"].format(text=text, more=more), told)
+
+
+def _sizes_text(models: list[pd.DataFrame], words: Words) -> str | None:
+    """What three or more sizes tell, each at its shallowest depth."""
+    shallow = [model[model["kv_read_bytes"] == model["kv_read_bytes"].min()] for model in models]
+    if len({model["streamed_bytes_per_token"].iloc[0] for model in shallow}) < _LEAST_SIZES:
+        return None
+    streamed = [size for model in shallow for size in model["streamed_bytes_per_token"] + model["kv_read_bytes"]]
+    return size_sentence(fit_sizes(streamed, [time for model in shallow for time in model["tpot_s"]]), words)

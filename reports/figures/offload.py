@@ -1,0 +1,98 @@
+"""Offload: the decode rate against the layers that lie on the GPU, and what both memories allow."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from reports.figures import curves
+from reports.figures.contract import Drawn, Missing
+from reports.figures.data import WORK, lines, own
+from reports.figures.sheet import Entry, line, whole_numbers
+from reports.figures.style import INK, SERIES
+from reports.figures.texts import joined, number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from reports.words import Words
+
+_RATE, _CEILING, _LAYERS = "decode_tok_s", "decode_ceiling_tok_s", "gpu_layers_effective"
+_PANEL = [*(column for column in WORK if column != "asked"), "but_layers", "batch", "n_gen"]
+_MOST_CONTEXTS = 6
+
+
+def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
+    """A panel for each engine and model that was placed in several ways, a line for each context."""
+    title = words["figures.offload.title"]
+    kept = own(rows)
+    requests = {text: _but_layers(text) for text in kept["asked"].unique()}
+    kept = kept.assign(but_layers=kept["asked"].map(requests)).dropna(subset=[_LAYERS])
+    found = lines(kept, [*_PANEL, "asked", "context", "n_depth", _LAYERS], _RATE, [_CEILING])
+    found = found.sort_values(_LAYERS, kind="stable")
+    places = found.groupby([*_PANEL, "context", "n_depth"], dropna=False)[_LAYERS].transform("nunique")
+    groups = [panel for _, panel in found[places > 1].groupby(_PANEL, dropna=False, sort=False)]
+    if not groups:
+        return Missing(title, words["figures.offload.missing"])
+    chosen, more = curves.choose(groups, _LAYERS)
+    shown = [_fewest_contexts(panel) for panel in chosen]
+    contexts = sorted({context for panel in shown for context in panel["context"]})
+    colors = {context: SERIES[number % len(SERIES)] for number, context in enumerate(contexts)}
+    sheet, axes = curves.draw(
+        [_titles(panel, words) for panel in shown],
+        _key(shown, colors, words),
+        (words["figures.unit.layers"], words["figures.unit.decode"]),
+        words["figures.more"].format(n=more) if more else "",
+    )
+    for one, panel in zip(axes, shown, strict=True):
+        _curves(one, panel, colors)
+    return Drawn(sheet.figure, title, _alt(shown, words))
+
+
+def _but_layers(asked: str) -> str:
+    """A request without its number of layers."""
+    request = {name: value for name, value in json.loads(asked).items() if name != "n_gpu_layers"}
+    return json.dumps(request, sort_keys=True)
+
+
+def _fewest_contexts(panel: pd.DataFrame) -> pd.DataFrame:
+    """The shortest contexts, as many as can be told apart."""
+    return panel[panel["context"].isin(sorted(panel["context"].unique())[:_MOST_CONTEXTS])]
+
+
+def _curves(axes: Axes, panel: pd.DataFrame, colors: dict[int, str]) -> None:
+    for _, one in panel.groupby(["context", "n_depth"], sort=False):
+        layers, color = one[_LAYERS].to_numpy(float), colors[one["context"].iloc[0]]
+        axes.plot(layers, one[_CEILING], "--", color=color, linewidth=1.4)
+        axes.errorbar(layers, one[_RATE], yerr=one["spread"].fillna(0), color=color, **_POINTS)
+    axes.set_ylim(0, 1.1 * max((panel[_RATE] + panel["spread"].fillna(0)).max(), panel[_CEILING].fillna(0).max()))
+    whole_numbers(axes, float(panel[_LAYERS].max()))
+
+
+_POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 6, "linewidth": 1.4, "capsize": 3, "elinewidth": 1.2}
+
+
+def _titles(panel: pd.DataFrame, words: Words) -> tuple[str, str]:
+    first = panel.iloc[0]
+    model = joined([first["model"], first["weight_format"]], curves.TITLE_CHARACTERS - 10)
+    name = joined([first["backend"], first["machine"]], curves.TITLE_CHARACTERS - 6)
+    return name, f"{model}, {words['figures.batch'].format(batch=first['batch'])}"
+
+
+def _key(panels: list[pd.DataFrame], colors: dict[int, str], words: Words) -> list[Entry]:
+    measured = words["figures.offload.measured"]
+    entries = [Entry(line(color, "-", "o"), measured.format(context=f"{n:,}")) for n, color in colors.items()]
+    if any(panel[_CEILING].notna().any() for panel in panels):
+        entries.append(Entry(line(INK, "--"), words["figures.offload.ceiling"]))
+    return [*entries, Entry(line(INK, marker="|", linewidth=1.2), words["figures.spread"])]
+
+
+def _alt(panels: list[pd.DataFrame], words: Words) -> str:
+    first, last = panels[0].iloc[0], panels[0].iloc[-1]
+    return words["figures.offload.alt"].format(
+        n=len(panels),
+        engine=joined([first["backend"], first["machine"], first["model"]], 80),
+        first=number(first[_RATE]),
+        last=number(last[_RATE]),
+    )

@@ -1,0 +1,68 @@
+"""Names and numbers as a figure writes them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from results.safe_text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# Marks that reorder the text after them.
+_BIDI_MARKS = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
+
+
+_LEAST = 8  # characters that tell something of a name
+
+
+def short(text: object, most: int) -> str:
+    """A name on one line, its middle left out where it is longer than `most` characters."""
+    plain = _BIDI_MARKS.sub("", one_line(str(text)))
+    if len(plain) <= most:
+        return plain
+    tail = (most - 1) // 2
+    return f"{plain[: most - 1 - tail]}…{plain[-tail:]}"
+
+
+def number(value: float) -> str:
+    """Three digits or more before the point: no measurement here carries more."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def number_with(value: float, spread: float) -> str:
+    """A number and its spread, with as many decimals; the spread is left out where it is not known."""
+    decimals = sum(value < limit for limit in (1, 10, 100))
+    return f"{value:,.{decimals}f}" + ("" if spread != spread else f" ± {spread:,.{decimals}f}")  # noqa: PLR0124 (NaN)
+
+
+def about(value: float) -> str:
+    """A count in thousands or millions: 208 k, 1.43 M."""
+    for size, sign in ((1e6, " M"), (1e3, " k")):
+        if value >= size:
+            return f"{value / size:.3g}{sign}"
+    return f"{value:.0f}"
+
+
+def label(line: Mapping[Any, Any], telling: list[str], most: int) -> str:
+    """An engine, with whatever else tells it from its neighbours.
+
+    Args:
+        line: of `data.lines`.
+        telling: the columns that differ between the neighbours.
+        most: characters.
+    """
+    return joined([line["backend"], *(line[column] for column in telling), line["settings"]], most)
+
+
+def joined(cells: list[object], most: int) -> str:
+    """The names among cells, with commas between them; the longest of them lose their middle until all fit."""
+    names = [short(cell, most) for cell in cells if isinstance(cell, str) and cell]
+    for _ in names:
+        over = sum(map(len, names)) + 2 * (len(names) - 1) - most
+        if over <= 0:
+            break
+        longest = max(range(len(names)), key=lambda number: len(names[number]))
+        names[longest] = short(names[longest], max(_LEAST, len(names[longest]) - over))
+    return short(", ".join(names), most)

@@ -1,0 +1,96 @@
+"""Time to first token against the prompt's length, and what its computation takes at best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reports.figures import curves
+from reports.figures.contract import Drawn, Missing
+from reports.figures.data import WORK, lines, own
+from reports.figures.sheet import Entry, line, log_scale
+from reports.figures.style import INK, engine_colors
+from reports.figures.texts import joined, number, short
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from reports.words import Words
+
+_TIME, _CEILING = "ttft_s", "prefill_ceiling_tok_s"
+_PANEL = ["machine", "model", "weight_format", "n_depth", "batch"]
+_SERIES = [*WORK, "n_depth", "batch"]
+_MS = 1e3
+
+
+def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
+    """A panel for each machine and model with an engine that was given several lengths, a line for each engine."""
+    title = words["figures.ttft.title"]
+    found = lines(own(rows), [*_SERIES, "n_prompt", "n_gen"], _TIME, [_CEILING])
+    found = found[found["n_prompt"] > 0].sort_values("n_prompt", kind="stable")
+    lengths = found.groupby(_SERIES, dropna=False)["n_prompt"].transform("nunique")
+    groups = [panel for _, panel in found[lengths > 1].groupby(_PANEL, dropna=False, sort=False)]
+    if not groups:
+        return Missing(title, words["figures.ttft.missing"])
+    shown, more = curves.choose(sorted(groups, key=lambda panel: panel["n_depth"].iloc[0]), "n_prompt")
+    colors = engine_colors(found["backend"])
+    sheet, axes = curves.draw(
+        [_titles(panel, words) for panel in shown],
+        _key(shown, colors, words),
+        (words["figures.unit.prompt"], words["figures.unit.ttft"]),
+        words["figures.more"].format(n=more) if more else "",
+    )
+    for one, panel in zip(axes, shown, strict=True):
+        _curves(one, panel, colors)
+    return Drawn(sheet.figure, title, _alt(shown, words))
+
+
+def _least_s(panel: pd.DataFrame) -> pd.Series[float]:
+    """The time of the prompt at its ceiling."""
+    return panel["batch"].astype("float64") * panel["n_prompt"].astype("float64") / panel[_CEILING]
+
+
+def _curves(axes: Axes, panel: pd.DataFrame, colors: dict[str, str]) -> None:
+    ceilings = panel.assign(least_ms=_MS * _least_s(panel)).dropna(subset=["least_ms"])
+    for backend, one in ceilings.groupby("backend", sort=False):
+        best = one.groupby("n_prompt")["least_ms"].min()
+        axes.plot(best.index.to_numpy(float), best, "--", color=colors[str(backend)], linewidth=1.4)
+    for _, one in panel.groupby([*_SERIES, "n_gen"], dropna=False, sort=False):
+        axes.errorbar(
+            one["n_prompt"].to_numpy(float),
+            _MS * one[_TIME],
+            yerr=_MS * one["spread"].fillna(0),
+            color=colors[one["backend"].iloc[0]],
+            **_POINTS,
+        )
+    times = [*(_MS * panel[_TIME]), *ceilings["least_ms"]]
+    log_scale(axes, "x", panel["n_prompt"].min(), panel["n_prompt"].max())
+    log_scale(axes, "y", min(times), max(times))
+
+
+_POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 6, "linewidth": 1.4, "capsize": 3, "elinewidth": 1.2}
+
+
+def _titles(panel: pd.DataFrame, words: Words) -> tuple[str, str]:
+    first = panel.iloc[0]
+    model = joined([first["model"], first["weight_format"]], curves.TITLE_CHARACTERS - 6)
+    work = words["figures.after"].format(depth=f"{first['n_depth']:,}", batch=first["batch"])
+    return model, f"{short(first['machine'], curves.TITLE_CHARACTERS - 20)}, {work}"
+
+
+def _key(panels: list[pd.DataFrame], colors: dict[str, str], words: Words) -> list[Entry]:
+    backends = dict.fromkeys(str(backend) for panel in panels for backend in panel["backend"])
+    entries = [Entry(line(colors[backend], "-", "o"), short(backend, 30)) for backend in backends]
+    if any(panel[_CEILING].notna().any() for panel in panels):
+        entries.append(Entry(line(INK, "--"), words["figures.ttft.ceiling"]))
+    return [*entries, Entry(line(INK, marker="|", linewidth=1.2), words["figures.spread"])]
+
+
+def _alt(panels: list[pd.DataFrame], words: Words) -> str:
+    last = panels[0].iloc[-1]
+    return words["figures.ttft.alt"].format(
+        n=len(panels),
+        engine=joined([last["backend"], last["machine"], last["model"]], 80),
+        last=number(_MS * last[_TIME]),
+        prompt=f"{last['n_prompt']:,}",
+    )

@@ -1,0 +1,79 @@
+"""The commands that measure again what rows hold, made from what their engines were asked for."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from reports.page.boxes import boxes
+from reports.summary import asked_of
+from results.schema import MEASURED
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Flag, key in `asked`, and the value that a run without the flag asks for.
+_SETTINGS = (
+    ("-w", "weights", "bf16"),
+    ("-ngl", "n_gpu_layers", -1),
+    ("-t", "n_threads", ""),
+    ("-fa", "flash_attn", "auto"),
+    ("-ctk", "kv_k_format", "auto"),
+    ("-ctv", "kv_v_format", "auto"),
+    ("-b", "n_batch", 2048),
+    ("-ub", "n_ubatch", 512),
+    ("--device", "device", "auto"),
+)
+# What an engine without the setting is asked for.
+_WITHOUT = {"n_batch": 0, "n_ubatch": 0}
+_FLAGS = ("-m", "--backend", *(flag for flag, _, _ in _SETTINGS), "-d", "-p", "-n", "-B", "-r", "--launches", "--seed")
+_LISTS = ("-n", "-p", "-d", "-B", "-ub", "-b", "-ctv", "-ctk", "-fa", "-t", "-ngl", "-w", "--backend", "-m")
+_DEFAULTS = {flag: default for flag, _, default in _SETTINGS} | {"-d": 0, "-B": 1, "--seed": 1}
+_CASE = {"-d": "n_depth", "-p": "n_prompt", "-n": "n_gen", "-B": "batch"}
+
+
+def commands(rows: pd.DataFrame) -> list[str]:
+    """The `tokenroof run` commands that repeat one machine's rows, each case once.
+
+    Args:
+        rows: of one machine, as `results.read.read` gives them; those that tokenroof did not measure are passed over.
+    """
+    measured = rows[rows["provenance"] == MEASURED]
+    if measured.empty:
+        return []
+    launch = measured["run_id"] + " " + measured["launch"].astype(str)
+    measured = measured.assign(asked=asked_of(measured), one=launch)
+    work = ["model", "backend", "asked"]
+    counts = measured.groupby(work, sort=False).agg(launches=("one", "nunique"), repetitions=("repetition", "max"))
+    cases = measured[[*work, *_CASE.values(), "seed"]].drop_duplicates().merge(counts.reset_index(), on=work)
+    points = map(_point, cases.to_dict("records"))
+    label = measured["machine"].iloc[0]
+    return [_command(dict(zip(_FLAGS, box, strict=True)), label) for box in boxes(points, [*map(_FLAGS.index, _LISTS)])]
+
+
+def _point(row: dict[Any, Any]) -> tuple[Any, ...]:
+    """The value of each flag for one row."""
+    asked = json.loads(row["asked"])
+    values: dict[str, Any] = {flag: _asked(asked, key, default) for flag, key, default in _SETTINGS}
+    values |= {flag: int(row[column]) for flag, column in _CASE.items()}
+    values |= {"-m": row["model"], "--backend": row["backend"], "--seed": int(row["seed"])}
+    values |= {"-r": int(row["repetitions"]), "--launches": int(row["launches"])}
+    return tuple(values[flag] for flag in _FLAGS)
+
+
+def _asked(asked: dict[str, Any], key: str, default: object) -> str:
+    """As text, since a file may hold anything; what an engine lacks is left at the default."""
+    value = asked.get(key)
+    return str(default if value is None or value == _WITHOUT.get(key, default) else value)
+
+
+def _command(values: dict[str, tuple[Any, ...]], label: str) -> str:
+    words = ["tokenroof", "run"]
+    for flag, several in values.items():
+        if flag == "-m":
+            words += [word for model in several for word in ("-m", model)]
+        elif flag not in _DEFAULTS or [*map(str, several)] != [str(_DEFAULTS[flag])]:
+            words += [flag, ",".join(map(str, several))]
+    words += ["--machine", label, "-o", "again.csv"]
+    return " ".join(map(shlex.quote, words))

@@ -1,0 +1,69 @@
+"""Rows as a report reads them, and what was drawn, read back from its axes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from reports.figures import FIGURES, Drawn, Missing
+from reports.words import words
+from results.read import read
+from results.verify import verify
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def table(write_rows: Callable[..., Path]) -> Callable[..., pd.DataFrame]:
+    return lambda *rows: verify(read(write_rows(*rows)))
+
+
+@pytest.fixture
+def drawn(table: Callable[..., pd.DataFrame]) -> Callable[..., Drawn]:
+    def draw(name: str, *rows: dict[str, Any], lang: str = "en") -> Drawn:
+        found = FIGURES[name](table(*rows), words(lang))
+        assert isinstance(found, Drawn), found
+        return found
+
+    return draw
+
+
+@pytest.fixture
+def missing(table: Callable[..., pd.DataFrame]) -> Callable[..., Missing]:
+    def draw(name: str, *rows: dict[str, Any]) -> Missing:
+        found = FIGURES[name](table(*rows), words("en"))
+        assert isinstance(found, Missing)
+        return found
+
+    return draw
+
+
+@pytest.fixture
+def every_figure(make_row: Callable[..., dict[str, Any]]) -> Rows:
+    """Rows from which each figure can be drawn: two engines, depths, prompt lengths, layers on the GPU."""
+    itl = {"itl_p50_s": 0.025, "itl_p90_s": 0.026, "itl_p99_s": 0.03, "itl_max_s": 0.05}
+    sizes = {"weight_bytes": 2 * 10**9, "kv_cache_bytes": 10**8, "device_memory_bytes": 16 * 10**9}
+    common = itl | sizes | {"bandwidth_spec_gbs": 120.0, "decode_ceiling_spec_tok_s": 60.0}
+    return [
+        *(
+            make_row(**common, backend=engine, n_depth=depth, kv_read_bytes=depth * 32768, launch=launch)
+            for engine in ("torch", "llama.cpp")
+            for depth in (0, 4096)
+            for launch in (1, 2, 3)
+        ),
+        make_row(**common, n_prompt=128, ttft_s=0.1, prefill_ceiling_tok_s=2048.0),
+        *(
+            make_row(
+                **common,
+                backend="llama.cpp",
+                model="big",
+                gpu_layers_effective=layers,
+                n_gpu_layers=layers,
+                engine_settings={"asked": {"n_gpu_layers": layers}},
+                decode_tok_s=10.0 + layers,
+            )
+            for layers in (0, 8)
+        ),
+    ]

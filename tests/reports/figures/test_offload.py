@@ -1,0 +1,43 @@
+"""Rates by the layers on the GPU, beside what both memories allow."""
+
+from collections.abc import Callable
+from typing import Any
+
+from reports.figures import Drawn, Missing
+
+Make = Callable[..., dict[str, Any]]
+
+
+def _row(make_row: Make, layers: int, **cells: Any) -> dict[str, Any]:
+    return make_row(
+        backend="llama.cpp",
+        gpu_layers_effective=layers,
+        engine_settings={"asked": {"n_gpu_layers": layers, "weights": "bf16"}},
+        decode_tok_s=10.0 + layers,
+        decode_ceiling_tok_s=20.0 + 2 * layers,
+        **cells,
+    )
+
+
+def test_rates_and_ceilings_by_layers_a_line_for_each_context(drawn: Callable[..., Drawn], make_row: Make) -> None:
+    rows = [_row(make_row, layers, n_depth=depth) for layers in (16, 0, 33) for depth in (0, 4096)]
+    (axes,) = drawn("offload", *rows).figure.axes
+    measured = [bars.lines[0] for bars in axes.containers]
+    assert [list(line.get_xdata()) for line in measured] == [[0, 16, 33]] * 2
+    assert [list(line.get_ydata()) for line in measured] == [[10, 26, 43]] * 2
+    ceilings = [list(line.get_ydata()) for line in axes.lines if line.get_linestyle() == "--"]
+    assert ceilings == [[20, 52, 86]] * 2
+
+
+def test_one_placement_is_no_figure(missing: Callable[..., Missing], make_row: Make) -> None:
+    assert "-ngl 0,8,16,24,-1" in missing("offload", _row(make_row, 8), make_row()).reason
+
+
+def test_other_settings_are_other_panels(drawn: Callable[..., Drawn], make_row: Make) -> None:
+    rows = [_row(make_row, layers) for layers in (0, 8)]
+    rows += [
+        cells
+        | {"engine_settings": {"asked": {"n_gpu_layers": n, "weights": "bf16", "n_threads": 4}}, "row_id": f"{n:012x}"}
+        for n, cells in zip((0, 8), rows, strict=True)
+    ]
+    assert len(drawn("offload", *rows).figure.axes) == 2

@@ -1,0 +1,80 @@
+"""The commands that repeat rows: parsed again by tokenroof's own parser, they give the cases that were there."""
+
+import itertools
+import shlex
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.workload import grid, parse_ints
+from reports.page.boxes import boxes
+from reports.page.commands import commands
+
+ASKED = {"device": "auto", "flash_attn": "auto", "kv_k_format": "auto", "kv_v_format": "auto", "n_batch": 0}
+ASKED |= {"n_gpu_layers": -1, "n_threads": 8, "n_ubatch": 0, "weights": "bf16"}
+
+_points = st.sets(st.tuples(*[st.integers(0, 3)] * 3), min_size=1, max_size=30)
+
+
+@given(_points, st.permutations(range(3)))
+@settings(max_examples=200)
+def test_boxes_hold_each_point_once_and_nothing_else(points: set[tuple[int, ...]], order: list[int]) -> None:
+    held = [point for box in boxes(points, order) for point in itertools.product(*box)]
+    assert sorted(held) == sorted(points)
+
+
+def test_a_whole_grid_is_one_box() -> None:
+    points = list(itertools.product((0, 64), (128, 512), (16,)))
+    assert boxes(points, (2, 1, 0)) == [((0, 64), (128, 512), (16,))]
+
+
+def _cases(command: str) -> set[tuple[Any, ...]]:
+    """What `tokenroof run` makes of a command."""
+    _, _, *words = shlex.split(command)
+    flags = dict(zip(words[::2], words[1::2], strict=True))
+    lists = {flag: parse_ints(flags.get(f"-{flag}", "0" if flag == "d" else "1"), flag=flag) for flag in "dpnB"}
+    cases = grid(lists["d"], lists["p"], lists["n"], lists["B"])
+    return {
+        (backend, c.n_depth, c.n_prompt, c.n_gen, c.batch) for backend in flags["--backend"].split(",") for c in cases
+    }
+
+
+def test_a_grid_of_engines_and_cases_is_one_command(gathered: Any, make_row: Any) -> None:
+    own_asked = {"torch": ASKED, "llama.cpp": ASKED | {"n_batch": 2048, "n_ubatch": 512}}
+    rows = [
+        make_row(backend=b, n_depth=d, n_prompt=p, launch=launch, repetition=r, engine_settings={"asked": own_asked[b]})
+        for b in own_asked
+        for d in (0, 4096)
+        for p in (128, 512)
+        for launch in (1, 2, 3)
+        for r in (1, 2)
+    ]
+    assert commands(gathered(*rows).own) == [
+        "tokenroof run -m llama-3.2-1b --backend torch,llama.cpp -t 8 -d 0,4096 -p 128,512 -n 128 -r 2 --launches 3 "
+        "--machine spark -o again.csv"
+    ]
+
+
+def test_what_no_grid_holds_is_several_commands(gathered: Any, make_row: Any) -> None:
+    done = {("torch", 0, 512, 128, 1), ("torch", 64, 512, 128, 1), ("mlx", 0, 512, 128, 1), ("mlx", 0, 64, 16, 4)}
+    rows = [make_row(backend=b, n_depth=d, n_prompt=p, n_gen=n, batch=B) for b, d, p, n, B in sorted(done)]
+    found = commands(gathered(*rows).own)
+    assert set().union(*map(_cases, found)) == done
+    assert sum(len(_cases(command)) for command in found) == len(done)
+
+
+def test_settings_that_are_not_the_defaults_are_told(gathered: Any, make_row: Any) -> None:
+    sweep = [ASKED | {"n_gpu_layers": n, "flash_attn": "on", "n_ubatch": 128, "n_batch": 2048} for n in (0, 16)]
+    rows = [make_row(backend="llama.cpp", seed=7, engine_settings={"asked": asked}) for asked in sweep]
+    (command,) = commands(gathered(*rows).own)
+    assert " -ngl 0,16 -t 8 -fa on -ub 128 " in command
+    assert " --seed 7 " in command
+
+
+def test_names_are_quoted_for_a_shell_and_imported_rows_make_no_command(gathered: Any, make_row: Any) -> None:
+    imported = make_row(provenance="imported", source="llama-bench", engine_settings=None)
+    (command,) = commands(gathered(make_row(model="x; rm -rf ~", machine="it's"), imported).own)
+    words = shlex.split(command)
+    assert words[words.index("-m") + 1] == "x; rm -rf ~"
+    assert words[words.index("--machine") + 1] == "it's"
