@@ -133,12 +133,12 @@ def _print(question: Question, predictions: list[Prediction]) -> None:
     for prediction in predictions:
         if prediction.notes:
             console.print(Text(f"{prediction.target.name}: {'; '.join(prediction.notes)}"))
-    bases = {
-        f"{what} {basis.basis}": None
+    bases = [
+        f"{each.target.name}, {what}: {basis.basis}"
         for each in predictions
-        for what, basis in (("decode:", each.decode_tok_s), ("prefill:", each.ttft_s))
+        for what, basis in (("decode", each.decode_tok_s), ("prefill", each.ttft_s))
         if basis is not None
-    }
+    ]
     if len(predictions) <= 6:  # a reader of the whole catalog does not want a paragraph a device
         console.print(*map(Text, bases), sep="\n")
     console.print(Text("ranges: eight of ten published rates lie within"))

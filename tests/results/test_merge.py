@@ -2,7 +2,7 @@
 
 import json
 import re
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from results.errors import ResultsError
 from results.formats import write
 from results.merge import merge
+from results.merge.ahead import ahead
 from results.read import read
 from results.verify import VERDICT, verify
 
@@ -310,6 +311,13 @@ def test_many_small_tables_are_judged_as_one(tmp_path: Path, monkeypatch: pytest
     merge(files, tmp_path / "parts.csv")
     assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
     assert {"own 0", "own 1"} <= set(read(tmp_path / "whole.csv"))
+
+
+def test_work_comes_in_order_and_begins_only_a_little_ahead() -> None:
+    begun: list[int] = []
+    endless = (begun.append(i) or i for i in count())
+    assert [future.result() for future in islice(ahead(str, endless), 20)] == [str(i) for i in range(20)]
+    assert len(begun) <= 25
 
 
 def test_a_summary_of_a_merged_file_is_that_of_its_rows(tmp_path: Path) -> None:
