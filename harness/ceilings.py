@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from backends.registry import BACKENDS
 from harness.memories import HOST
 from harness.models.artifact_weights import artifact_weights, weights_of
 from harness.roofline.ceiling import Memory, Share, decode_ceiling, prefill_ceiling
 from harness.roofline.formats import element_bytes
-from harness.roofline.placement import split
+from harness.roofline.placement import places
 from harness.roofline.traffic import kv_bytes_per_token, kv_read_bytes, prefill_flops
 from results.schema import COLUMNS
 
@@ -33,6 +35,8 @@ _DECODE_MEASURED = (
 )
 _DECODE = ("kv_read_bytes", "bandwidth_spec_gbs", "decode_ceiling_spec_tok_s", *_DECODE_MEASURED)
 _PREFILL = ("prefill_flops", "prefill_ceiling_tok_s", "mfu")
+# What the ceilings of a case depend on beside it, of what the engine tells.
+_DECIDING = ("device", "gpu_layers_effective", "kv_k_format", "kv_v_format", "weight_format")
 _HALF_PRECISION = {"bf16", "f16"}
 
 
@@ -46,6 +50,7 @@ class Ceilings:
 
     def __init__(self, work: Work, artifact: Artifact, memories: Mapping[str, DeviceMemory]) -> None:
         self._work, self._memories = work, memories
+        self._known: dict[tuple[object, ...], tuple[Values, Missing]] = {}
         if memories:
             self._weights = _weights(work, artifact)
 
@@ -66,33 +71,26 @@ class Ceilings:
             k_bytes, v_bytes = element_bytes(facts["kv_k_format"]), element_bytes(facts["kv_v_format"])
         except ValueError as error:
             return {}, dict.fromkeys(CEILING, f"KV cache: {error}")
-        run = _Run(self._weights, case, k_bytes, v_bytes, self._parts(facts), facts["weight_format"])
-        values: Values = {
-            "streamed_bytes_per_token": round(self._weights.streamed_bytes()),
-            "kv_bytes_per_token": round(kv_bytes_per_token(self._weights.architecture, k_bytes, v_bytes)),
-            "bandwidth_source": "; ".join(map(_source, run.used)),
-        }
-        missing: Missing = {}
-        for part_values, part_missing in (_decode(run, rates), _prefill(run, rates)):
-            values |= part_values
-            missing |= part_missing
+        # Repetitions of a case share their ceilings: these are worked out while the worker times the next one.
+        key = (case, *(facts.get(name) for name in _DECIDING))
+        if key not in self._known:
+            run = _Run(self._weights, case, k_bytes, v_bytes, self._parts(facts), facts["weight_format"])
+            self._known[key] = _ceilings(run)
+        known, missing = self._known[key]
+        values = known | _utilisations(known, rates)
         warning = "; ".join(_warnings(values))
         return values | ({"ceiling_warning": warning} if warning else {}), missing
 
     def _parts(self, facts: Mapping[str, Any]) -> list[tuple[DeviceMemory, range, bool]]:
         """Which memory holds which layers, and the output layer, in the order of a step."""
-        n_layers = self._weights.architecture.n_layers
-        on_gpu = facts["gpu_layers_effective"] if BACKENDS[self._work.backend].places_layers else n_layers + 1
+        n_layers, host = self._weights.architecture.n_layers, self._memories[HOST]
         accelerator = self._work.accelerator
-        host = self._memories[HOST]
         if facts["device"] == "cpu" or accelerator is None:
             return [(host, range(n_layers), True)]
         device = self._memories[accelerator.name]
-        if on_gpu > n_layers:
-            return [(device, range(n_layers), True)]
-        shares = split(self._weights, on_gpu, Memory("gpu", 1e9), Memory("host", 1e9))
-        places = {"gpu": device, "host": host}
-        return [(places[share.memory.name], share.layers, share.output) for share in shares]
+        on_gpu = facts["gpu_layers_effective"] if BACKENDS[self._work.backend].places_layers else n_layers + 1
+        held = places(n_layers, on_gpu)
+        return [(device if place.on_gpu else host, place.layers, place.output) for place in held]
 
 
 @dataclass(frozen=True)
@@ -118,8 +116,8 @@ class _Run:
     def kv_bytes(self, layers: range) -> float:
         """Bytes of KV cache that an average timed decode step reads of these layers, all sequences."""
         case, arch = self.case, self.weights.architecture
-        contexts = range(case.decode_start, case.decode_start + case.n_steps)
-        return case.batch * float(kv_read_bytes(arch, list(contexts), self.k_bytes, self.v_bytes, layers).mean())
+        contexts = np.arange(case.decode_start, case.decode_start + case.n_steps)
+        return case.batch * float(kv_read_bytes(arch, contexts, self.k_bytes, self.v_bytes, layers).mean())
 
     def shares(self, bandwidth: Callable[[DeviceMemory, float], float | None]) -> list[Share] | None:
         """The parts at a bandwidth; None where one memory has none.
@@ -155,7 +153,24 @@ def _weights(work: Work, artifact: Artifact) -> Weights:
     return weights_of(work.source, work.settings.weights)
 
 
-def _decode(run: _Run, rates: Mapping[str, float]) -> tuple[Values, Missing]:
+def _ceilings(run: _Run) -> tuple[Values, Missing]:
+    arch, at_measured = run.weights.architecture, run.shares(_measured)
+    decode, no_decode = _decode(run, at_measured)
+    prefill, no_prefill = _prefill(run, at_measured)
+    values = {
+        "streamed_bytes_per_token": round(run.weights.streamed_bytes()),
+        "kv_bytes_per_token": round(kv_bytes_per_token(arch, run.k_bytes, run.v_bytes)),
+        "bandwidth_source": "; ".join(map(_source, run.used)),
+    }
+    return values | decode | prefill, no_decode | no_prefill
+
+
+def _utilisations(ceilings: Values, rates: Mapping[str, float]) -> Values:
+    shares = (("mbu", "decode_tok_s", "decode_ceiling_tok_s"), ("mfu", "prefill_tok_s", "prefill_ceiling_tok_s"))
+    return {column: rates[rate] / ceilings[ceiling] for column, rate, ceiling in shares if ceiling in ceilings}
+
+
+def _decode(run: _Run, at_measured: list[Share] | None) -> tuple[Values, Missing]:
     case = run.case
     if not case.n_steps:
         return {}, dict.fromkeys(_DECODE, "no decode step was timed")
@@ -168,13 +183,12 @@ def _decode(run: _Run, rates: Mapping[str, float]) -> tuple[Values, Missing]:
     else:
         why = next(memory.spec_source for memory in run.used if memory.spec_bytes_s is None)
         missing |= dict.fromkeys(("bandwidth_spec_gbs", "decode_ceiling_spec_tok_s"), why)
-    if shares := run.shares(_measured):
-        ceiling = run.decode_ceiling(shares)
+    if at_measured:
+        ceiling = run.decode_ceiling(at_measured)
         values |= {
-            "bandwidth_measured_gbs": _together(run, shares) / 1e9,
+            "bandwidth_measured_gbs": _together(run, at_measured) / 1e9,
             "decode_ceiling_tok_s": ceiling.tok_s,
             "decode_ceiling_bound": ceiling.bound,
-            "mbu": rates["decode_tok_s"] / ceiling.tok_s,
         }
         if run.weights.architecture.is_mixture:
             values["decode_ceiling_expected_tok_s"] = ceiling.expected_tok_s
@@ -185,15 +199,15 @@ def _decode(run: _Run, rates: Mapping[str, float]) -> tuple[Values, Missing]:
     return values, missing
 
 
-def _prefill(run: _Run, rates: Mapping[str, float]) -> tuple[Values, Missing]:
+def _prefill(run: _Run, at_measured: list[Share] | None) -> tuple[Values, Missing]:
     case = run.case
     if not case.n_prompt:
         return {}, dict.fromkeys(_PREFILL, "no prompt (-p 0)")
     values: Values = {"prefill_flops": prefill_flops(run.weights.architecture, case.n_prompt, case.n_depth, case.batch)}
-    if not (shares := run.shares(_measured)):
+    if not at_measured:
         return values, dict.fromkeys(_PREFILL[1:], _unmeasured(run))
     ceiling = prefill_ceiling(
-        shares,
+        at_measured,
         prompt=case.n_prompt,
         depth=case.n_depth,
         batch=case.batch,
@@ -203,7 +217,7 @@ def _prefill(run: _Run, rates: Mapping[str, float]) -> tuple[Values, Missing]:
     if ceiling is None:
         why = f"no rate of matrix products is measured for {run.weight_format} weights"
         return values, dict.fromkeys(_PREFILL[1:], why)
-    return values | {"prefill_ceiling_tok_s": ceiling, "mfu": rates["prefill_tok_s"] / ceiling}, {}
+    return values | {"prefill_ceiling_tok_s": ceiling}, {}
 
 
 def _together(run: _Run, shares: list[Share]) -> float:

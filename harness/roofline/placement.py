@@ -150,21 +150,45 @@ def gpu_layers(
     return count
 
 
+@dataclass(frozen=True)
+class Place:
+    """A part of the model that llama.cpp puts on one side."""
+
+    on_gpu: bool
+    layers: range
+    output: bool  # with the output layer
+
+
+def places(n_layers: int, n_gpu_layers: int) -> list[Place]:
+    """Where llama.cpp puts the layers, in the order in which a step passes through them.
+
+    Args:
+        n_layers: repeating layers of the model.
+        n_gpu_layers: as llama.cpp counts; `n_layers + 1` and more: all.
+
+    Raises:
+        ValueError: `n_gpu_layers` is negative or absurd.
+    """
+    require("n_gpu_layers", n_gpu_layers, 0, 10**6)
+    first = min(max(n_layers + 1 - n_gpu_layers, 0), n_layers)  # the output layer has the index n_layers
+    on_host = Place(on_gpu=False, layers=range(first), output=n_gpu_layers == 0)
+    on_gpu = Place(on_gpu=True, layers=range(first, n_layers), output=n_gpu_layers > 0)
+    return [place for place in (on_host, on_gpu) if place.layers or place.output]
+
+
 def split(weights: Weights, n_gpu_layers: int, gpu: Memory, host: Memory) -> list[Share]:
-    """llama.cpp's split of a model, in the order in which a step passes through it.
+    """The shares of llama.cpp's `places`.
 
     Args:
         weights: of the whole model.
-        n_gpu_layers: as llama.cpp counts; `n_layers + 1` and more: all.
+        n_gpu_layers: as llama.cpp counts.
         gpu: holds the output layer and the last layers.
         host: holds the rest.
 
     Raises:
         ValueError: `n_gpu_layers` is negative or absurd.
     """
-    require("n_gpu_layers", n_gpu_layers, 0, 10**6)
-    n_layers = weights.architecture.n_layers
-    first = max(n_layers + 1 - n_gpu_layers, 0)  # the output layer has the index n_layers
-    on_gpu = Share(gpu, weights, range(min(first, n_layers), n_layers), output=n_gpu_layers > 0)
-    on_host = Share(host, weights, range(min(first, n_layers)), output=n_gpu_layers == 0)
-    return [share for share in (on_host, on_gpu) if share.layers or share.output]
+    return [
+        Share(gpu if place.on_gpu else host, weights, place.layers, place.output)
+        for place in places(weights.architecture.n_layers, n_gpu_layers)
+    ]
