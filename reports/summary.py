@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from results.verify import VERDICT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SUBJECT = ["machine", "backend", "model", "weight_format"]
 CASE = ["n_depth", "n_prompt", "n_gen", "batch"]
@@ -44,7 +47,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     keys = [*SUBJECT, "asked", *ENGINE, *CASE]
     rows["line"] = rows.groupby(keys, dropna=False, sort=False).ngroup()
     lines = rows.drop_duplicates("line").set_index("line")[keys]
-    lines.insert(len(SUBJECT), "settings", _telling_settings(lines))
+    lines.insert(len(SUBJECT), "settings", telling_settings(lines, [*SUBJECT, *CASE]))
     ok_rows, failed_rows = (rows[rows["status"] == status] for status in ("ok", "failed"))
     ok, failed = ok_rows.groupby("line"), failed_rows.groupby("line")
     launches = ok_rows.groupby(["line", "run_id", "launch"], dropna=False)[RATES].median().groupby("line")
@@ -101,24 +104,30 @@ def _join_failed(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**{name: rows[name].mask(failed, known[name]) for name in told})
 
 
-def _telling_settings(lines: pd.DataFrame) -> pd.Series[str]:
-    """What differs between lines of one subject and case, which would otherwise read the same."""
+def telling_settings(lines: pd.DataFrame, alike: Sequence[str], sign: str = "=") -> pd.Series[str]:
+    """What differs between lines that would otherwise read the same, as text.
+
+    Args:
+        lines: with `asked`, as `asked_of` gives it, and the columns of `ENGINE`.
+        alike: the columns by which lines read the same.
+        sign: between a name and its value.
+    """
     requests = {text: json.loads(text) for text in lines["asked"].unique()}
-    alike = lines.groupby([*SUBJECT, *CASE], dropna=False, sort=False).ngroup()
+    group = lines.groupby(list(alike), dropna=False, sort=False).ngroup()
     cells: dict[str, pd.Series[str]] = {}
     for name in dict.fromkeys(name for request in requests.values() for name in request):
-        said = lines["asked"].map({text: _said(name, request.get(name)) for text, request in requests.items()})
-        cells[name] = said.where(said.groupby(alike).transform("nunique") > 1, "")
+        said = lines["asked"].map({text: _said(name, request.get(name), sign) for text, request in requests.items()})
+        cells[name] = said.where(said.groupby(group).transform("nunique") > 1, "")
     for column, name in ENGINE.items():
         # A failed row may lack its engine's cells, which tells nothing; a setting that was not asked for does.
-        said = name + "=" + lines[column]
-        cells[name] = said.where(said.groupby(alike).transform("nunique") > 1, "").fillna("")
+        said = name + sign + lines[column]
+        cells[name] = said.where(said.groupby(group).transform("nunique") > 1, "").fillna("")
     texts = [", ".join(filter(None, several)) for several in zip(*cells.values(), strict=True)]
     return pd.Series(texts, lines.index, dtype="str")
 
 
-def _said(name: str, value: object) -> str:
-    return "" if value is None else f"{name}={value}"
+def _said(name: str, value: object, sign: str) -> str:
+    return "" if value is None else f"{name}{sign}{value}"
 
 
 def _worst(rows: pd.DataFrame) -> pd.DataFrame:

@@ -21,12 +21,21 @@ _NOBODY = re.compile(  # is named by these users and hosts, and messages and set
 )
 
 
+# Marks that reorder the text after them: whoever names a model so must not reorder our sentence.
+_BIDI_MARKS = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
+
+
 def one_line(text: str) -> str:
     """Text as a cell holds it: line breaks and control characters become spaces.
 
     So do lone surrogates, which stand for what the system could not decode in a file's name, and which UTF-8 lacks.
     """
     return _BREAKING.sub(" ", text).encode(errors="replace").decode()
+
+
+def without_bidi_marks(text: str) -> str:
+    """Text without the marks that would reorder what stands after it."""
+    return _BIDI_MARKS.sub("", text)
 
 
 def without_home(text: str) -> str:

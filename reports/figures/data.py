@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
-from reports.summary import CASE, ENGINE, SUBJECT, asked_of
+from reports.summary import CASE, ENGINE, SUBJECT, asked_of, telling_settings
 from results.schema import BY_NAME, PUBLISHED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import pandas as pd
 
 LAUNCH = ["run_id", "launch"]
 WORK = [*SUBJECT, "asked", *ENGINE]  # whoever does the cases
@@ -72,23 +71,8 @@ def lines(
     for column in largest:
         found[column] = grouped[column].max()
     found["refused"] = (ok["verified"] == "no").groupby(ok["line"]).any()
-    return found.assign(settings=_settings(found, [c for c in by if c not in ("asked", *ENGINE)])).reset_index(
-        drop=True
-    )
-
-
-def _settings(found: pd.DataFrame, alike: list[str]) -> pd.Series[str]:
-    """What differs between lines that would otherwise read the same."""
-    texts = pd.Series("", found.index, dtype=object)
-    doubles = found[found.duplicated(alike, keep=False)]
-    for _, group in doubles.groupby(alike, dropna=False):
-        cells = pd.DataFrame([json.loads(text) for text in group["asked"]], group.index, dtype=object)
-        cells = cells.join(group[[*ENGINE]].rename(columns=ENGINE))
-        cells = cells.where(cells.notna(), "").map(str)
-        differing = cells.loc[:, cells.nunique() > 1]
-        for line, values in zip(differing.index, differing.to_dict("records"), strict=True):
-            texts[line] = ", ".join(f"{name} {value}" for name, value in values.items() if value)
-    return texts
+    alike = [column for column in by if column not in ("asked", *ENGINE)]
+    return found.assign(settings=telling_settings(found, alike, sign=" ")).reset_index(drop=True)
 
 
 def telling(found: pd.DataFrame, columns: Sequence[str]) -> list[str]:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
-from results.safe_text import one_line
+from results.safe_text import one_line, without_bidi_marks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-# Marks that reorder the text after them.
-_BIDI_MARKS = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
-
 
 _LEAST = 8  # characters that tell something of a name
 
 
 def short(text: object, most: int) -> str:
     """A name on one line, its middle left out where it is longer than `most` characters."""
-    plain = _BIDI_MARKS.sub("", one_line(str(text)))
+    plain = without_bidi_marks(one_line(str(text)))
     if len(plain) <= most:
         return plain
     tail = (most - 1) // 2

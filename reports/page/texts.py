@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
+
+from results.safe_text import without_bidi_marks
 
 EMPTY = "-"
 
 _LONGEST_NAME = 80
 _TAIL = 16
-# Marks that reorder the text after them: whoever names a model so must not reorder our sentence.
-_BIDI_MARKS = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
 _RIGHT_TO_LEFT = {"R", "AL"}
 
 
@@ -46,7 +45,7 @@ def name(text: object) -> str:
 
     A name that reads from right to left is isolated from the text around it, whose order it would change.
     """
-    plain = _BIDI_MARKS.sub("", str(text))
+    plain = without_bidi_marks(str(text))
     if len(plain) > _LONGEST_NAME:
         plain = f"{plain[: _LONGEST_NAME - _TAIL]}…{plain[-_TAIL:]}"
     if any(unicodedata.bidirectional(character) in _RIGHT_TO_LEFT for character in plain):
