@@ -71,7 +71,23 @@ class LoadRequest:
     kv_v_format: str = "auto"
     n_batch: int = 2048  # llama.cpp: most tokens one llama_decode call is given
     n_ubatch: int = 512  # llama.cpp: most tokens computed at once
+    n_cpu_moe: int = 0  # llama.cpp: the experts of the first so many layers stay in the host's memory
+    kv_offload: bool = True  # llama.cpp: the KV cache lies where its layer does; False: in the host's memory
+    split_mode: str = "layer"  # llama.cpp, over several GPUs: "none", "layer", "row"
+    tensor_split: tuple[float, ...] = ()  # llama.cpp: each GPU's part, in any unit; (): by their free memory
+    rpc: tuple[str, ...] = ()  # llama.cpp: "HOST:PORT" of servers that lend their memory and processor
     engine_options: dict[str, Any] = field(default_factory=dict)  # what only one engine knows
+
+
+@dataclass(frozen=True)
+class Tier:
+    """What one memory holds, by the sizes of the engine's buffers there, whatever its log says of layers."""
+
+    memory: str  # "cpu", or the accelerator's id
+    name: str | None  # the product's name; None for the host
+    layers: tuple[int, ...]  # that the engine says it computes there; the number of layers stands for the output layer
+    weight_bytes: int  # of the model's buffers; a file that is mapped may count more than the tensors used
+    kv_bytes: int  # of the KV cache's buffers; 0 before allocate
 
 
 @dataclass(frozen=True)
@@ -94,6 +110,7 @@ class Facts:
     kv_v_format: str
     kv_allocated_tokens: int  # tokens that the KV cache holds room for, a sequence; 0 before allocate
     engine_settings: dict[str, Any]  # everything else that can move a number; JSON-serialisable, no paths
+    tiers: tuple[Tier, ...] = ()  # in the order of a step; (): the whole model is on `device`
     unavailable: dict[str, str] = field(default_factory=dict)  # field -> why it is None
 
 

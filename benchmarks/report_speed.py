@@ -92,6 +92,7 @@ def made_up_rows(n_machines: int, n_rows: int) -> pd.DataFrame:
         "n_gen": 128,
         "decode_start": context,
         "batch": 1,
+        "kv_cache": "on",
         "launch": 1 + number // _REPETITIONS % _LAUNCHES,
         "repetition": 1 + number % _REPETITIONS,
         "status": "ok",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from results.read import read
+from results.schema import CASE
 
 if TYPE_CHECKING:
     from harness.models.source import Artifact
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from harness.work import Work
     from harness.workload import Case, Due
 
-_KEY = ["machine", "backend", "model", "weights_id", "n_depth", "n_prompt", "n_gen", "batch", "seed"]
+_KEY = ["machine", "backend", "model", "weights_id", *CASE, "seed"]
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _key(plan: Plan, work: Work, case: Case, artifact: Artifact) -> str:
     return json.dumps(
         [
             work.settings.asked(), plan.label, work.backend, work.source.name, artifact.weights_id,
-            case.n_depth, case.n_prompt, case.n_gen, case.batch, plan.seed,
+            *(getattr(case, column) for column in CASE), plan.seed,
         ],
         sort_keys=True,
     )  # fmt: skip

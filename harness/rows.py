@@ -147,6 +147,7 @@ class RowWriter:
             "n_gen": case.n_gen,
             "decode_start": case.decode_start if case.n_gen else None,
             "batch": case.batch,
+            "kv_cache": case.kv_cache,
             **columns,
             "row_id": uuid.uuid4().hex[:12],
         }

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 _RANGE = re.compile(r"(?P<first>-?\d+)(?:-(?P<last>\d+)(?:(?P<op>[+*])(?P<step>\d+))?)?")
 _MOST_VALUES = 1000
 
+KvCache = Literal["on", "off", "prefix"]
+_CACHE_NAMES = {"on": "", "off": " no cache", "prefix": " reused"}
+
 
 @dataclass(frozen=True, order=True)
 class Case:
@@ -31,12 +34,15 @@ class Case:
         n_prompt: tokens of the timed prefill; 0: decode only.
         n_gen: tokens that come out; 0: prefill only. With a prompt, the first of them is the prefill's.
         batch: sequences at once.
+        kv_cache: "on"; "off": every step runs its whole prefix through all layers again; "prefix": the depth is what
+            an earlier text in the cache has in common with this one, and the time includes cutting the cache there.
     """
 
     n_depth: int
     n_prompt: int
     n_gen: int
     batch: int = 1
+    kv_cache: KvCache = "on"
 
     @property
     def decode_start(self) -> int:
@@ -56,7 +62,7 @@ class Case:
     def __str__(self) -> str:
         """As the command line would name it: `p512 n128 d0`."""
         text = f"p{self.n_prompt} n{self.n_gen} d{self.n_depth}"
-        return text if self.batch == 1 else f"{text} B{self.batch}"
+        return (text if self.batch == 1 else f"{text} B{self.batch}") + _CACHE_NAMES[self.kv_cache]
 
 
 Due = dict[Case, int]

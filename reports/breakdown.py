@@ -27,7 +27,7 @@ def breakdown_text(rows: pd.DataFrame, words: Words) -> str:
         rows: as `results.read.read` gives them.
         words: of the language to speak.
     """
-    ok = rows[(rows["status"] == "ok") & rows[_NEEDED].notna().all(axis=1)]
+    ok = rows[(rows["status"] == "ok") & (rows["kv_cache"] == "on") & rows[_NEEDED].notna().all(axis=1)]
     if ok.empty:
         return ""
     points = _launches(ok.assign(asked=asked_of(ok)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reports.summary import CASE
+from results.schema import CASE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,9 +18,9 @@ def headlines(lines: pd.DataFrame) -> list[pd.DataFrame]:
     engines come first, then the slower ones: a large model tells more of a memory than a small one.
 
     Args:
-        lines: as `reports.summary.summarise` gives them; those without a decode rate are passed over.
+        lines: as `reports.summary.summarise` gives them; those without a decode rate or a KV cache are passed over.
     """
-    rated = lines[lines["decode_tok_s"] > 0]
+    rated = lines[(lines["decode_tok_s"] > 0) & (lines["kv_cache"] == "on")]
     rated = rated.assign(engine=rated["machine"] + "\n" + rated["backend"] + "\n" + rated["settings"])
     groups = []
     for _, alike in rated.groupby(["model", "weight_format"], dropna=False, sort=False):

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from results.schema import CASE
 from results.verify import VERDICT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SUBJECT = ["machine", "backend", "model", "weight_format"]
-CASE = ["n_depth", "n_prompt", "n_gen", "batch"]
 ENGINE = {"backend_version": "version", "engine_build": "build", "engine_mode": "mode", "device": "runs_on"}
 # What stands for the request in rows from elsewhere, whose engine_settings has no `asked`.
 REQUEST = ["weight_format", "n_threads", "n_gpu_layers", "flash_attn", "kv_k_format", "kv_v_format"]

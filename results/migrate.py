@@ -51,4 +51,10 @@ def _from_1(table: pa.Table) -> pa.Table:
     return table.append_column(pa.field("provenance", TEXT), provenance)
 
 
-_STEPS: dict[int, Callable[[pa.Table], pa.Table]] = {1: _from_1}
+def _from_2(table: pa.Table) -> pa.Table:
+    """Version 2 knew only rows that were measured with a KV cache."""
+    on = pa.DictionaryArray.from_arrays(pa.array([0] * table.num_rows, pa.int32()), ["on"])
+    return table.append_column(pa.field("kv_cache", TEXT), on)
+
+
+_STEPS: dict[int, Callable[[pa.Table], pa.Table]] = {1: _from_1, 2: _from_2}

@@ -22,4 +22,5 @@ def read(path: Path | str) -> pd.DataFrame:
     """
     table, _ = load(Path(path))
     rows: pd.DataFrame = plain(table).to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-    return rows
+    # A tool that says nothing of a KV cache has one.
+    return rows.fillna({"kv_cache": "on"})

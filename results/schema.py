@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 ROW_ID = re.compile(r"[0-9a-f]{12}")
 
 Kind = Literal["text", "int", "float", "json"]
@@ -61,12 +61,16 @@ def _json(name: str, meaning: str, *, since: int = 1) -> Column:
     return Column(name, "json", meaning, since=since)
 
 
-def _int(name: str, meaning: str, required: tuple[str, ...] = (), *, unit: str = "", least: int = 0) -> Column:
-    return Column(name, "int", meaning, unit=unit or _unit(name), required=required, least=least)
+def _int(
+    name: str, meaning: str, required: tuple[str, ...] = (), *, unit: str = "", least: int = 0, since: int = 1
+) -> Column:
+    return Column(name, "int", meaning, unit=unit or _unit(name), required=required, least=least, since=since)
 
 
-def _float(name: str, meaning: str, *, unit: str = "", least: float | None = 0, most: float | None = None) -> Column:
-    return Column(name, "float", meaning, unit=unit or _unit(name), least=least, most=most)
+def _float(
+    name: str, meaning: str, *, unit: str = "", least: float | None = 0, most: float | None = None, since: int = 1
+) -> Column:
+    return Column(name, "float", meaning, unit=unit or _unit(name), least=least, most=most, since=since)
 
 
 def _seconds(name: str, meaning: str) -> Column:
@@ -124,7 +128,12 @@ COLUMNS: tuple[Column, ...] = (
         _text("device", "the engine's own name for the device"),
         _int("n_threads", "host threads that the engine computes with; engine_settings holds what was asked for"),
         _int("n_gpu_layers", "layers asked to be on the GPU; -1: all", least=-1),
-        _int("gpu_layers_effective", "layers that are there, the output layer counted as one"),
+        _int("gpu_layers_effective", "layers that are there, by their buffers; the output layer counted as one"),
+        _json(
+            "tiers",
+            "each memory that holds a part, in the order of a step: its layers and bytes, and what a step reads there",
+            since=3,
+        ),
         _text("flash_attn", "attention kernel in effect"),
         _json("engine_settings", "everything else that can move a number, asked for and in effect"),
     ),
@@ -148,6 +157,15 @@ COLUMNS: tuple[Column, ...] = (
         _int("n_gen", "generated tokens; 0: prefill only", ALWAYS, unit="tokens"),
         _int("decode_start", "context length at the first timed decode step", unit="tokens"),
         _int("batch", "sequences at once", ALWAYS, least=1),
+        _text(
+            "kv_cache",
+            "on; off: each step runs its whole prefix again; prefix: the first n_depth tokens were kept of a cache "
+            "that held another text, and the time includes cutting it back",
+            pattern="on|off|prefix",
+            required=ALWAYS,
+            since=3,
+        ),
+        _int("kv_kept_tokens", "with prefix: tokens that the engine kept; it filled the others again", since=3),
         _int("repetition", "within its launch, from 1", (MEASURED,), least=1),
         _int("seed", "of the token stream", (MEASURED,)),
         _text("tokens_sha256", "of the token ids given to the engine", pattern=_SHA256),
@@ -247,6 +265,18 @@ COLUMNS: tuple[Column, ...] = (
         "verification",
         _float("probe_nll", "mean negative log-likelihood of the probe's first 64 tokens", unit="nats", most=1e4),
         _json("probe_logits", "logits at fixed places: 16 within the first 64 tokens, 16 past 2048"),
+        _float(
+            "kv_quality_kl",
+            "mean KL divergence of the probe's answers from those with an unquantised KV cache; trained weights only",
+            unit="nats",
+            since=3,
+        ),
+        _float(
+            "kv_quality_top1",
+            "share of the probe's answers that are equal to those with an unquantised KV cache; trained weights only",
+            most=1,
+            since=3,
+        ),
         _text(
             "verified",
             "yes: the probe agrees with another engine's; no: it met others and agrees with none; "
@@ -264,6 +294,9 @@ COLUMNS: tuple[Column, ...] = (
         ),
     ),
 )
+
+CASE = ["n_depth", "n_prompt", "n_gen", "batch", "kv_cache"]
+"""What a repetition was asked to do; rates are averaged and compared only where all of it is equal."""
 
 NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)
 BY_NAME: dict[str, Column] = {column.name: column for column in COLUMNS}

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from results.errors import ResultsError
+from results.schema import CASE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +51,7 @@ SETTINGS = [
     *FORMATS,
 ]
 LAUNCH = ["run_id", "launch"]  # each scores its own probe
-CASE = ["model", "weights_id", "weight_format", "n_depth", "n_prompt", "n_gen", "batch"]
+WORK = ["model", "weights_id", "weight_format", *CASE]
 ANSWER_PAIR = ["row_id_a", "row_id_b", "argmax_a", "argmax_b"]
 PROBE = ["model", *WEIGHTS, *ENGINE, *SETTINGS, *LAUNCH, "probe_logits"]  # all that a verdict follows from
 VERDICT = ["verified", "verified_with", "verified_why"]
@@ -268,7 +269,7 @@ def argmax_agreement(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
         One line for each case and pair of engines: the case's columns, `engine_a`, `engine_b`, `ids` (compared) and
         `agreement` (the equal fraction of them). One repetition stands for each engine and token stream.
     """
-    work = [*CASE, "tokens_sha256"]
+    work = [*WORK, "tokens_sha256"]
     answered = rows[(rows["status"] == "ok") & rows["row_id"].isin(samples["row_id"])]
     one_each = answered.dropna(subset=["weights_id", "tokens_sha256"]).drop_duplicates([*work, *ENGINE])
     answers = one_each.assign(engine=_engine_names(one_each)).merge(samples[["row_id", "argmax"]], on="row_id")
@@ -277,7 +278,7 @@ def argmax_agreement(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     pairs = pairs[pairs["engine_a"] < pairs["engine_b"]]
     counts = [_equal_ids(*pair) for pair in zip(*(pairs[c] for c in ANSWER_PAIR), strict=True)]
     pairs = pairs.assign(equal=[equal for equal, _ in counts], ids=[ids for _, ids in counts])
-    summed = pairs.groupby([*CASE, "engine_a", "engine_b"], sort=False)[["equal", "ids"]].sum().reset_index()
+    summed = pairs.groupby([*WORK, "engine_a", "engine_b"], sort=False)[["equal", "ids"]].sum().reset_index()
     summed["agreement"] = summed.pop("equal") / summed["ids"]
     return summed
 

@@ -14,7 +14,7 @@ from reports.figures.sheet import Entry, box, line
 from reports.figures.style import INK, QUIET, engine_colors
 from reports.figures.texts import about, number, number_with, short
 from reports.headline import headlines
-from reports.summary import CASE
+from results.schema import CASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reports.summary import CASE, ENGINE, SUBJECT, asked_of, telling_settings
-from results.schema import BY_NAME, PUBLISHED
+from reports.summary import ENGINE, SUBJECT, asked_of, telling_settings
+from results.schema import BY_NAME, CASE, PUBLISHED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +19,15 @@ _LEAST_LAUNCHES = 3
 _MOST = 2.0**63
 
 
-def own(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that may be set beside each other, failed ones too, with `asked` and the `context` of the first step."""
+def own(rows: pd.DataFrame, kv_cache: Sequence[str] = ("on",)) -> pd.DataFrame:
+    """The rows that may be set beside each other, failed ones too, with `asked` and the `context` of the first step.
+
+    Args:
+        rows: as `results.verify.verify` gives them.
+        kv_cache: the ways to use the cache that are of interest.
+    """
     kept = rows[(rows["provenance"] != PUBLISHED) & (rows["comparable"] != "no")].dropna(subset=_NEEDED)
+    kept = kept[kept["kv_cache"].isin(kv_cache)]
     return kept.assign(asked=asked_of(kept), context=kept["n_depth"] + kept["n_prompt"])
 
 

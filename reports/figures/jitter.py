@@ -13,7 +13,7 @@ from reports.figures.sheet import Entry, line, log_scale
 from reports.figures.style import GREY, INK, ORANGE, QUIET, VERMILION
 from reports.figures.texts import label, number
 from reports.headline import headlines
-from reports.summary import CASE
+from results.schema import CASE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,8 @@ from reports.figures.data import WORK, lines, own, sound, telling
 from reports.figures.sheet import Entry, box, line
 from reports.figures.style import GREY, INK, ORANGE, PALE, SKY, VERMILION
 from reports.figures.texts import joined, number
-from reports.summary import CASE, SUBJECT
+from reports.summary import SUBJECT
+from results.schema import CASE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

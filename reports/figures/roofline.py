@@ -13,8 +13,7 @@ from reports.figures.data import WORK, lines, own, sound
 from reports.figures.sheet import NOTE_LINE, Entry, Sheet, key_height, line, log_scale
 from reports.figures.style import GREY, INK, MARKERS, PAPER, QUIET, SERIES, SMALL
 from reports.figures.texts import number, short
-from reports.summary import CASE
-from results.schema import PUBLISHED
+from results.schema import CASE, PUBLISHED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,8 @@ import pandas as pd
 from reports.case import case_name
 from reports.page.parts import Column, Table
 from reports.page.texts import EMPTY, name
-from reports.summary import CASE, SUBJECT, plain
+from reports.summary import SUBJECT, plain
+from results.schema import CASE
 
 if TYPE_CHECKING:
     from reports.gather import Gathered

@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 
 from results.compare.left_out import failures, listed, name_failed
-from results.compare.lines import CASE, ENGINE, FACTS, MODEL, RUNNER, WORK, judged, lines_of
+from results.compare.lines import ENGINE, FACTS, MODEL, RUNNER, WORK, judged, lines_of
 from results.compare.pairing import pair
 from results.compare.settings import EFFECTIVE, asked_names
 from results.compare.side_by_side import in_units, side_by_side
 from results.compare.verdicts import VERDICTS, judge
+from results.schema import CASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

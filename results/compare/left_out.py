@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from results.compare.lines import CASE, ENGINE, MODEL
+from results.compare.lines import ENGINE, MODEL
+from results.schema import CASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,6 +10,7 @@ import pandas as pd
 from results.compare.noise import noise
 from results.compare.settings import asked_names, asked_text, settings_of
 from results.errors import ResultsError
+from results.schema import CASE
 from results.verify import LAUNCH, SETTINGS, verify
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from results.compare.sides import Side
 
 METRICS = {"decode_tok_s": 1, "prefill_tok_s": 1, "ttft_s": -1}  # -1: a time, of which less is faster
-CASE = ["n_depth", "n_prompt", "n_gen", "batch"]
 MODEL = ["model", "weight_format"]
 # What must be equal for two rates to be of the same work.
 WORK = [

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from results.compare.lines import CASE, ENGINE, METRICS, MODEL, RUNNER
+from results.compare.lines import ENGINE, METRICS, MODEL, RUNNER
 from results.compare.noise import COLUMNS as NOISE
 from results.compare.noise import cv_pct
 from results.compare.pairing import changed
 from results.compare.settings import ASKED, EFFECTIVE
+from results.schema import CASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

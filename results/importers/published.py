@@ -58,6 +58,7 @@ def _row(rate: PublishedRate, told: dict[str, str]) -> dict[str, Any]:
         "n_prompt": 0,
         "n_gen": n_gen,
         "decode_start": depth,
+        "kv_cache": "on",
         "batch": 1,
         "repetition": 1,
         "status": "ok",

@@ -67,6 +67,7 @@ class Imported:
                 "provenance": "imported",
                 "source": self.tool,
                 "batch": 1,
+                "kv_cache": "on",
                 "repetition": 1,
                 "status": "ok",
                 **known,

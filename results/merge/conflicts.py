@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from results.schema import CASE
 from results.verify import FLOORS, FORMATS, MARGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_CASE = ["model", "n_depth", "n_prompt", "n_gen", "batch", "seed"]
+_CASE = ["model", *CASE, "seed"]
 _ENGINE = ["machine", "backend"]
 _NLL_PLACES = 63  # positions of the probe whose mean `probe_nll` is
 
