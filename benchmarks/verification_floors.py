@@ -18,7 +18,7 @@ from backends.base import LoadRequest
 from backends.registry import BACKENDS
 from harness.machine.hardware import physical_cores
 from harness.models.source import prepare, resolve
-from results.verify import PLACES
+from results.schema import PROBE_PLACES as PLACES
 
 
 def logits(backend: str, model: str, weights: str) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.workload import token_stream
+from results.schema import PROBE_PLACES as PLACES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from backends.base import Session
 
 PROBE_SEED = 0x70_72_6F_62_65  # the probe is the same whatever --seed says
-PLACES = 16  # logits kept of each part
 NEAR_TOKENS = 64
 FAR_FROM = 2048  # far enough for every published RoPE scaling to matter
 FAR_TOKENS = 64

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from results.safe_text import BREAKING
 from results.schema import BY_NAME, NAMES, SCHEMA_VERSION, column_of
 
 if TYPE_CHECKING:
@@ -50,6 +52,14 @@ def map_texts(table: pa.Table, change: Callable[[pa.Array], pa.Array]) -> pa.Tab
 def _mapped(column: pa.ChunkedArray, change: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:
     chunks = [pa.DictionaryArray.from_arrays(chunk.indices, change(chunk.dictionary)) for chunk in column.chunks]
     return pa.chunked_array(chunks, TEXT)
+
+
+def on_one_line(table: pa.Table) -> pa.Table:
+    """The table as `results.safe_text.one_line` makes its texts, which somebody else may have written."""
+    texts = [chunk.dictionary for column in table.columns if column.type == TEXT for chunk in column.chunks]
+    if not pc.any(pc.match_substring_regex(pa.chunked_array(texts, pa.string()), BREAKING)).as_py():
+        return table
+    return map_texts(table, lambda cells: pc.replace_substring_regex(cells, BREAKING, " "))
 
 
 def plain(table: pa.Table) -> pa.Table:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from functools import lru_cache
 from numbers import Integral, Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from results.safe_text import one_line, without_home, without_names
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from results.schema import Column, Kind
 
 _TYPES: dict[Kind, type | UnionType] = {"text": str, "int": Integral, "float": Real, "json": dict | list}
+_LARGEST = sys.float_info.max
 
 
 def cell(column: Column, value: object) -> str | int | float | None:
@@ -49,6 +51,29 @@ def _clean_text(text: str) -> str:
 def compact_json(value: object) -> str:
     """JSON text, equal for equal values; a number that is not finite is null."""
     return json.dumps(_clean(value), sort_keys=True, separators=(",", ":"))
+
+
+def document(column: Column, text: str) -> dict[str, Any] | list[Any] | None:
+    """What a JSON cell holds; None where that is not what its column allows."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+    if column.shape is None or not isinstance(value, column.shape):
+        return None
+    if column.lengths and not (len(value) in column.lengths and all(map(_is_number_or_null, value))):
+        return None
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+def _is_number_or_null(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value is None
+    return abs(value) <= _LARGEST
 
 
 @lru_cache(1024)

@@ -14,6 +14,9 @@ which a cell is never empty.
 
 Files are CSV (UTF-8, one header), JSON lines or Parquet, by their ending. In a CSV, text that a spreadsheet could take
 for a formula has an apostrophe before it, which reading takes off. Columns beyond these are kept, as text.
+
+Every interval and answered token of a measured row lies under its `row_id` in `<output>.samples.parquet`, beside the
+file that the row was measured into. `tokenroof merge` leaves those files where they are.
 """
 
 
@@ -40,6 +43,8 @@ def _line(column: Column) -> str:
 
 
 def _allowed(column: Column) -> str:
+    if column.kind == "json":
+        return f"JSON {column.document}"
     if column.pattern:
         words = column.pattern.split("|")
         return " or ".join(words) if all(map(str.isalpha, words)) else "`" + column.pattern.replace("|", "\\|") + "`"

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from results import csv_file, jsonl_file, lines, parquet_file
-from results.arrow import aligned, in_order, schema_of
+from results.arrow import aligned, in_order, on_one_line, schema_of
 from results.cells import cell, normal_json
 from results.errors import ResultsError
 from results.migrate import migrate
@@ -68,7 +68,7 @@ def load(path: Path) -> tuple[pa.Table, int]:
             f"{path}: {place(path, strange[0])}, column schema_version: {table['schema_version'][strange[0]]} "
             f"among rows of schema {version}; put each version into a file of its own"
         )
-    return migrate(table, version), version
+    return migrate(on_one_line(table), version), version
 
 
 def place(path: Path, row: int) -> str:

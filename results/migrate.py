@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from results.errors import ResultsError
 from results.schema import COLUMNS, MEASURED, SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
@@ -27,6 +28,13 @@ def check_version(version: int, path: Path) -> None:
         )
     if version < 1:
         raise ResultsError(f"{path}: schema_version {version} does not exist; the first was 1")
+
+
+def migration(paths: Sequence[Path]) -> str:
+    """The command that writes files of one older version as a file of this one."""
+    return shlex.join(
+        ["tokenroof", "merge", *map(str, paths), "-o", f"{paths[0].with_suffix('')}-v{SCHEMA_VERSION}.csv"]
+    )
 
 
 def migrate(table: pa.Table, version: int) -> pa.Table:

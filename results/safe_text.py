@@ -8,8 +8,10 @@ import re
 import socket
 from pathlib import Path
 
-# A row must stay one line, whatever an engine or the system put into a message.
-_BREAKING = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# A row must stay one line, whatever an engine or the system put into a message, and a terminal takes some of these for
+# commands. The characters themselves, so that Arrow's RE2 reads it too.
+BREAKING = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"
+_BREAKING = re.compile(BREAKING)
 _HOME = re.compile(r"(?:/home|/Users|/var/home|[A-Za-z]:[\\/]+Users)[\\/]+[^\\/\s\"']+|/root\b")
 
 _SHORTEST = 3  # letters of a name that can be told from other words

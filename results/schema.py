@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 SCHEMA_VERSION = 3
+PROBE_PLACES = 16  # logits in each of the near and the far part of a probe
 ROW_ID = re.compile(r"[0-9a-f]{12}")
 
 Kind = Literal["text", "int", "float", "json"]
@@ -27,6 +28,8 @@ class Column:
     Attributes:
         name: holds the unit where there is one.
         kind: text, int, float, or json (kept as text).
+        shape: of json: dict or list.
+        lengths: of a list that holds numbers, null for one that is not finite: how many they may be.
         meaning: for people, in one line.
         group: what it is about.
         unit: of its numbers; "" where there is none.
@@ -47,6 +50,15 @@ class Column:
     most: float | None = None
     pattern: str = ""
     since: int = 1
+    shape: type[dict[str, object] | list[object]] | None = None
+    lengths: tuple[int, ...] = ()
+
+    @property
+    def document(self) -> str:
+        """What a json cell holds, in words."""
+        if self.lengths:
+            return f"list of {' or '.join(map(str, self.lengths))} numbers"
+        return "object" if self.shape is dict else "list"
 
 
 def _group(group: str, *columns: Column, since: int = 1) -> list[Column]:
@@ -57,8 +69,12 @@ def _text(name: str, meaning: str, required: tuple[str, ...] = (), *, pattern: s
     return Column(name, "text", meaning, required=required, pattern=pattern, since=since)
 
 
-def _json(name: str, meaning: str, *, since: int = 1) -> Column:
-    return Column(name, "json", meaning, since=since)
+def _object(name: str, meaning: str, *, since: int = 1) -> Column:
+    return Column(name, "json", meaning, since=since, shape=dict)
+
+
+def _list(name: str, meaning: str, *, lengths: tuple[int, ...] = (), since: int = 1) -> Column:
+    return Column(name, "json", meaning, since=since, shape=list, lengths=lengths)
 
 
 def _int(
@@ -106,7 +122,7 @@ COLUMNS: tuple[Column, ...] = (
             since=2,
         ),
         _text("source", "where a row that is not measured comes from: the tool, or an address", FOREIGN, since=2),
-        _json(
+        _object(
             "derived", "column -> how it follows from what the source says, where it does not say it itself", since=2
         ),
     ),
@@ -129,13 +145,13 @@ COLUMNS: tuple[Column, ...] = (
         _int("n_threads", "host threads that the engine computes with; engine_settings holds what was asked for"),
         _int("n_gpu_layers", "layers asked to be on the GPU; -1: all", least=-1),
         _int("gpu_layers_effective", "layers that are there, by their buffers; the output layer counted as one"),
-        _json(
+        _list(
             "tiers",
             "each memory that holds a part, in the order of a step: its layers and bytes, and what a step reads there",
             since=3,
         ),
         _text("flash_attn", "attention kernel in effect"),
-        _json("engine_settings", "everything else that can move a number, asked for and in effect"),
+        _object("engine_settings", "everything else that can move a number, asked for and in effect"),
     ),
     *_group(
         "model",
@@ -175,7 +191,7 @@ COLUMNS: tuple[Column, ...] = (
         "outcome",
         _text("status", "ok or failed", ALWAYS, pattern="ok|failed"),
         _text("error", "why it failed, for people"),
-        _json("unavailable", "column -> why its cell is empty"),
+        _object("unavailable", "column -> why its cell is empty"),
         _text("comparable", "no: a merge found that the row must not be set beside the others", pattern="no", since=2),
         _text("comparable_why", "why it must not", since=2),
     ),
@@ -258,13 +274,17 @@ COLUMNS: tuple[Column, ...] = (
             "energy that the device took for the repetition, idle share included, where a counter exists",
             most=1e9,
         ),
-        _json("conditions", "clocks, governor, power and heat as they were looked at, lowest and highest"),
+        _object("conditions", "clocks, governor, power and heat as they were looked at, lowest and highest"),
         since=2,
     ),
     *_group(
         "verification",
         _float("probe_nll", "mean negative log-likelihood of the probe's first 64 tokens", unit="nats", most=1e4),
-        _json("probe_logits", "logits at fixed places: 16 within the first 64 tokens, 16 past 2048"),
+        _list(
+            "probe_logits",
+            "logits at fixed places: 16 within the first 64 tokens, 16 past 2048",
+            lengths=(PROBE_PLACES, 2 * PROBE_PLACES),
+        ),
         _float(
             "kv_quality_kl",
             "mean KL divergence of the probe's answers from those with an unquantised KV cache; trained weights only",

@@ -11,6 +11,7 @@ from results import csv_file, lines
 from results.cells import cell
 from results.csv_file import START_BYTES, header_line, is_whole, parse_header
 from results.errors import ResultsError
+from results.migrate import migration
 from results.schema import ALWAYS, COLUMNS, NAMES, SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Store:
             if header.version != SCHEMA_VERSION:
                 raise ResultsError(
                     f"{self.path}: of schema {header.version}, rows are now of schema {SCHEMA_VERSION}; migrate it "
-                    f"first: tokenroof merge {self.path} -o {self.path.with_suffix('')}-v{SCHEMA_VERSION}.csv"
+                    f"first: {migration([self.path])}"
                 )
             lines.mend(file, partial(is_whole, width=len(header.names)))
             yield file, header.names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from results.cells import document
 from results.errors import ResultsError
 from results.schema import ALWAYS, COLUMNS
 
@@ -75,7 +75,7 @@ def _checks(column: Column, cells: pa.Array, table: pa.Table) -> Iterator[tuple[
     if column.required and cells.null_count:
         yield _flags(cells.is_null()) & _required(column, table), "is empty"
     if column.kind == "json":
-        yield _by_text(cells, _is_no_json), "is no JSON object or list"
+        yield _by_text(cells, lambda texts: _is_no_document(texts, column)), f"is no JSON {column.document}"
     elif column.pattern:
         yield _by_text(cells, lambda texts: _differs(texts, column.pattern)), _wanted(column.pattern)
     if column.least is not None:
@@ -104,19 +104,8 @@ def _differs(texts: pa.Array, pattern: str) -> Flags:
     return ~_flags(pc.match_substring_regex(texts, f"^(?:{pattern})$"))
 
 
-def _is_no_json(texts: pa.Array) -> Flags:
-    return np.array([not _is_document(text) for text in texts.to_pylist()], bool)
-
-
-def _is_document(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text, parse_constant=_no_constant), dict | list)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(name)
+def _is_no_document(texts: pa.Array, column: Column) -> Flags:
+    return np.array([document(column, text) is None for text in texts.to_pylist()], bool)
 
 
 def _wanted(pattern: str) -> str:

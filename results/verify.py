@@ -7,14 +7,15 @@ where the context allows, into its rows. Two engines agree when the relative L2 
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from results.cells import document
 from results.errors import ResultsError
-from results.schema import CASE
+from results.schema import BY_NAME, CASE
+from results.schema import PROBE_PLACES as PLACES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,8 +33,6 @@ MARGIN = 3
 FLOORS = {"f32": 0.0005, "f16": 0.003, "bf16": 0.024}
 
 Verdict = tuple[str | None, str | None, str | None]
-
-PLACES = 16  # logits in each of the near and the far part of a probe
 
 ENGINE = ["machine", "backend"]
 WEIGHTS = ["weights_id", "architecture"]
@@ -211,9 +210,12 @@ def _logits(cell: object) -> list[float | None]:
     """A probe's logits; none where it was not scored."""
     if not isinstance(cell, str):
         return []
-    logits = json.loads(cell)
-    if not isinstance(logits, list) or len(logits) not in (PLACES, 2 * PLACES):
-        raise ResultsError(f"probe_logits: {PLACES} or {2 * PLACES} numbers expected, not {cell[:60]}")
+    column = BY_NAME["probe_logits"]
+    logits = document(column, cell)
+    if not isinstance(logits, list):
+        raise ResultsError(
+            f"probe_logits: JSON {column.document} expected, not {cell[:60]}; `tokenroof merge` names its line"
+        )
     return logits
 
 

@@ -27,7 +27,7 @@ def merge(
     Rows that call different things the same are kept, with comparable=no and the reason: one machine label on two
     machines, one case with two token streams, one model name with two architectures or with probes that differ.
 
-    A broken file is left out; the exit code is then 1.
+    A broken file is left out; the exit code is then 1. The files of samples stay beside the files that they belong to.
     """
     from results.merge import merge as merge_files
 

@@ -16,6 +16,7 @@ import cpuinfo
 import psutil
 
 from harness.machine import nvml, pci
+from results.machine_label import machine_label
 
 if TYPE_CHECKING:
     from backends.install import Vendor
@@ -56,7 +57,7 @@ class Machine:
     def label(self) -> str:
         """A name for the machine from its hardware alone: nothing in it identifies a person."""
         what = self.gpus[0].name if self.gpus else f"{self.cpu} {self.physical_cores} cores"
-        return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((?:R|TM)\)|NVIDIA|GeForce", "", what).lower()).strip("-")
+        return machine_label(what)
 
 
 def inspect() -> Machine:

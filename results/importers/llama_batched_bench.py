@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from results.importers.llama_log import device_named, table_cells
-from results.importers.rows import Imported, machine_label
+from results.importers.llama_log import device_named, gpu_layers, table_cells
+from results.importers.rows import Imported
 from results.importers.source import Cells, Format
+from results.machine_label import machine_label
 
 if TYPE_CHECKING:
     from results.importers.source import Source
@@ -82,11 +83,11 @@ def _add(out: Imported, cells: Cells, device: str | None) -> None:
     rates, derived, unavailable = _prefill(cells, n_prompt, n_gen, batch)
     out.add(
         cells.line,
-        machine=machine_label(device or ""),
+        machine=machine_label(device or "") or None,
         device_name=device,
         backend="llama.cpp",
         n_threads=cells.whole("n_threads"),
-        n_gpu_layers=cells.whole("n_gpu_layers"),
+        n_gpu_layers=gpu_layers(cells),
         flash_attn=_FLASH.get(cells.whole("flash_attn") or 0) if cells.text("flash_attn") else None,
         engine_settings=cells.settings(_TOLD),
         n_depth=0,

@@ -13,7 +13,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from results.importers.llama_bench_labels import split_label
-from results.importers.rows import machine_label
+from results.importers.llama_log import gpu_layers
+from results.machine_label import machine_label
 from results.schema import BY_NAME
 
 if TYPE_CHECKING:
@@ -93,12 +94,12 @@ def _columns(cells: Cells) -> dict[str, Any]:
     on_cpu = set(backends.split(",")) <= _CPU_BACKENDS
     number, commit = cells.text("build_number"), cells.text("build_commit")
     model, weight_format = split_label(cells.text("model_type") or "")
-    n_gpu_layers = cells.whole("n_gpu_layers")
+    n_gpu_layers = gpu_layers(cells)
     time = cells.text("test_time") or ""
     return {
         "source": TOOL if number in _NO_BUILD else f"{TOOL} of llama.cpp b{number}",
         "started_at": time if re.fullmatch(BY_NAME["started_at"].pattern, time) else None,
-        "machine": machine_label(gpu or cpu or ""),
+        "machine": machine_label(gpu or cpu or "") or None,
         "cpu": cpu,
         "device_name": cpu if on_cpu or n_gpu_layers == 0 else gpu,
         "backend": "llama.cpp",

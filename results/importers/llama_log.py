@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from results.importers.source import Cells
 
 _DEVICE = re.compile(
     r"^ *Device \d+: (?P<cuda>[^,|]+), (?:compute capability|gfx)"
@@ -25,3 +29,9 @@ def table_cells(line: str) -> list[str]:
     _, bar, rest = line.partition("|")
     body, end, _ = rest.rpartition("|")
     return [cell.strip() for cell in body.split("|")] if bar and end else []
+
+
+def gpu_layers(cells: Cells) -> int | None:
+    """Layers asked to be on the GPU; -1 for all, as any number below 0 is to llama.cpp (newer ones print -2)."""
+    told = cells.whole("n_gpu_layers")
+    return None if told is None else max(told, -1)

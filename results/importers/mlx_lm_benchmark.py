@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _TOOL = "mlx_lm.benchmark"
 _TIMING = re.compile(
-    r"Timing with prompt_tokens=(?P<n_prompt>\d+), generation_tokens=(?P<n_gen>\d+)(?:, batch_size=(?P<batch>\d+))?"
+    r"Timing with prompt_tokens=(?P<n_prompt>\d+)(?:,| and) generation_tokens=(?P<n_gen>\d+)"
+    r"(?:, batch_size=(?P<batch>\d+))?"
 )
 _TRIAL = re.compile(r"Trial (?P<trial>\d+): +(?P<values>\w+=[\d.]+(?:, \w+=[\d.]+)*)")
 _VALUE = re.compile(r"(\w+)=([\d.]+)")

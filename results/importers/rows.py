@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING, Any
 
 from results.schema import BY_NAME, COLUMNS, SCHEMA_VERSION
@@ -17,7 +16,6 @@ _MEASURED = tuple(column.name for column in COLUMNS if column.group == "measured
 _INT64 = (-(2**63), 2**63 - 1)
 _OF_PROMPT = ("ttft_s", "prefill_tok_s")
 _OF_DECODE = ("decode_tok_s", "tpot_s", "itl_p50_s", "itl_p90_s", "itl_p99_s", "itl_max_s")
-_NOISE = re.compile(r"\((?:R|TM)\)|NVIDIA|GeForce")
 
 
 class Imported:
@@ -90,8 +88,3 @@ class Imported:
 
     def _id(self, what: str) -> str:
         return hashlib.sha256(f"{self._digest} {what}".encode()).hexdigest()[:12]
-
-
-def machine_label(device_name: str) -> str | None:
-    """A machine's label from the product name of its device: "NVIDIA GeForce RTX 5090" is rtx-5090."""
-    return re.sub(r"[^a-z0-9]+", "-", _NOISE.sub("", device_name).lower()).strip("-") or None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from results import lines
@@ -16,10 +16,12 @@ from results.merge.ahead import ahead
 from results.merge.gather import Rows
 from results.merge.judge import judge, named
 from results.merge.reading import Source
-from results.schema import NAMES, SCHEMA_VERSION
+from results.migrate import migration
+from results.schema import NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from results.merge.judge import Judgement
 
@@ -64,11 +66,13 @@ def merge(paths: Sequence[Path], output: Path, *, strict: bool = False, suffix: 
             `strict`, not everything is in order. The output is then as it was.
     """
     format_of(output)
-    own = [number for number, path in enumerate(paths) if path.exists() and output.exists() and path.samefile(output)]
-    if output.exists() and not own:
-        raise ResultsError(f"{output}: is there already; name another file, or name it among those to merge too")
-    with lines.locked(output), TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
-        source, rows = Source(paths), Rows(Path(folder))
+    with lines.locked(output), _scratch(output) as folder:
+        own = [
+            number for number, path in enumerate(paths) if path.exists() and output.exists() and path.samefile(output)
+        ]
+        if output.exists() and not own:
+            raise ResultsError(f"{output}: is there already; name another file, or name it among those to merge too")
+        source, rows = Source(paths), Rows(folder)
         for table, file in source.tables():
             rows.add(table, file)
         _refuse(source, own, strict=strict)
@@ -76,6 +80,17 @@ def merge(paths: Sequence[Path], output: Path, *, strict: bool = False, suffix: 
         if strict and judgement.conflicts:
             raise ResultsError(f"{len(judgement.conflicts)} conflicts, the first: {judgement.conflicts[0]}")
         return _write(output, rows, judgement, source)
+
+
+@contextmanager
+def _scratch(output: Path) -> Iterator[Path]:
+    """A folder beside the output, until the block ends; one that a killed merge left is taken up, so none piles up."""
+    folder = output.with_name(f".{output.name}.merging")
+    folder.mkdir(exist_ok=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refuse(source: Source, own: list[int], *, strict: bool) -> None:
@@ -86,10 +101,10 @@ def _refuse(source: Source, own: list[int], *, strict: bool) -> None:
     if source.broken and (strict or not source.versions):
         raise ResultsError(next(iter(source.broken.values())))
     if len(set(source.versions.values())) > 1:
-        old = [source.paths[number] for number, version in source.versions.items() if version < SCHEMA_VERSION]
+        oldest = min(source.versions.values())
+        old = [source.paths[number] for number, version in source.versions.items() if version == oldest]
         raise ResultsError(
-            f"{named(old)}: of an older schema than the rest; migrate first: tokenroof merge "
-            f"{' '.join(map(str, old))} -o {old[0].with_suffix('')}-v{SCHEMA_VERSION}.csv"
+            f"{named(old)}: of schema {oldest}, others are of a newer one; migrate first: {migration(old)}"
         )
 
 

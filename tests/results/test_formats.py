@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from results.errors import ResultsError
 from results.formats import write
 from results.read import read
-from results.schema import NAMES
+from results.schema import NAMES, SCHEMA_VERSION
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gpt2-mini.csv"
 ENDINGS = [".csv", ".jsonl", ".parquet"]
@@ -105,7 +105,7 @@ def test_json_lines_nest_json_and_leave_out_what_is_empty(rows: pd.DataFrame, tm
 def test_a_table_made_in_a_notebook_is_written(tmp_path: Path) -> None:
     cells = {
         "provenance": "imported", "source": "llama-bench", "machine": "mac", "backend": "llama.cpp", "model": "qwen",
-        "n_depth": 0, "n_prompt": 0, "n_gen": 128, "batch": 1, "status": "ok",
+        "n_depth": 0, "n_prompt": 0, "n_gen": 128, "batch": 1, "kv_cache": "on", "status": "ok",
     }  # fmt: skip
     table = pd.DataFrame(
         [
@@ -120,7 +120,25 @@ def test_a_table_made_in_a_notebook_is_written(tmp_path: Path) -> None:
     assert rows["n_threads"].fillna(-1).tolist() == [4, -1], "which pandas had made 4.0"
     assert json.loads(rows["derived"][0]) == {"decode_tok_s": "tg"}
     assert rows["error"][0] == "~/x"
-    assert rows["schema_version"].tolist() == [2, 2]
+    assert rows["schema_version"].tolist() == [SCHEMA_VERSION] * 2
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_others_wrote_cannot_command_a_terminal_or_break_a_row(
+    rows: pd.DataFrame, tmp_path: Path, ending: str
+) -> None:
+    path = tmp_path / f"rows{ending}"
+    write(rows.assign(model="name", note="own"), path)
+    bad = "a\x1b]0;b\x07\x9b31m\x00\r\n\u2028\x7f"
+    table = pq.read_table(path).to_pandas() if ending == ".parquet" else None
+    if table is not None:
+        table.assign(model=bad, note=bad).to_parquet(path)
+    else:
+        quoted = f'"{bad}"' if ending == ".csv" else json.dumps(bad)
+        path.write_text(path.read_text().replace('"name"', quoted).replace('"own"', quoted), newline="")
+    found = read(path)
+    assert len(found) == len(rows)
+    assert set(found["model"]) == set(found["note"]) == {"a ]0;b  31m     "}
 
 
 @pytest.mark.parametrize(
@@ -171,7 +189,7 @@ def test_a_disk_that_fails_in_the_middle_costs_the_old_file_nothing(
     assert list(tmp_path.glob("*.tmp")) == []
 
 
-GOOD = {"schema_version": 2, "machine": "m"}
+GOOD = {"schema_version": SCHEMA_VERSION, "machine": "m"}
 
 
 @pytest.mark.parametrize(
@@ -183,8 +201,11 @@ GOOD = {"schema_version": 2, "machine": "m"}
         (json.dumps(GOOD | {"n_gen": "many"}), "line 2: n_gen: int expected, not 'many'"),
         (json.dumps(GOOD | {"n_gen": 2**64}), "line 2: n_gen: .* too large"),
         (json.dumps(GOOD | {"n_gen": True}), "line 2: n_gen: int expected, not True"),
-        ('{"schema_version": 2, "ttft_s": NaN}', "line 2: NaN is not JSON"),
-        (json.dumps(GOOD | {"schema_version": 1}), "line 2, column schema_version: 1 among rows of schema 2"),
+        ('{"schema_version": 1, "ttft_s": NaN}', "line 2: NaN is not JSON"),
+        (
+            json.dumps(GOOD | {"schema_version": 1}),
+            "line 2, column schema_version: 1 among rows of",
+        ),
         ("[" * 100_000, "line 2: "),
     ],
 )
@@ -224,7 +245,7 @@ def test_parquet_files_of_others_are_refused(rows: pd.DataFrame, tmp_path: Path)
     rows.assign(n_gen="many").to_parquet(path)
     with pytest.raises(ResultsError, match="column n_gen: "):
         read(path)
-    rows.assign(schema_version=3).to_parquet(path)
+    rows.assign(schema_version=SCHEMA_VERSION + 1).to_parquet(path)
     with pytest.raises(ResultsError, match="update tokenroof"):
         read(path)
     rows[list(reversed(NAMES))].to_parquet(path)
@@ -233,6 +254,6 @@ def test_parquet_files_of_others_are_refused(rows: pd.DataFrame, tmp_path: Path)
 
 def test_a_newer_json_line_is_refused_with_advice(tmp_path: Path) -> None:
     path = tmp_path / "new.jsonl"
-    path.write_text(json.dumps({"schema_version": 3, "glow": {"a": 1}}) + "\n")
+    path.write_text(json.dumps({"schema_version": SCHEMA_VERSION + 1, "glow": {"a": 1}}) + "\n")
     with pytest.raises(ResultsError, match="update tokenroof"):
         read(path)

@@ -2,6 +2,10 @@
 
 import json
 import re
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count, islice
 from pathlib import Path
 
@@ -10,14 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from results import lines
 from results.errors import ResultsError
 from results.formats import write
 from results.merge import merge
 from results.merge.ahead import ahead
 from results.read import read
+from results.schema import SCHEMA_VERSION
 from results.verify import VERDICT, verify
 
-OLD = Path(__file__).parent / "data" / "schema-1.csv"
+DATA = Path(__file__).parent / "data"
+ROOT = Path(__file__).parents[2]
 GIB = 2**30
 HASH = {name: f"{ord(name):064x}" for name in "abcxyz"}
 IDS = (f"{i:012x}" for i in count())
@@ -31,8 +38,8 @@ def row(machine: str = "box", backend: str = "torch", **cells: object) -> dict[s
         "machine": machine, "os": "Linux", "cpu": "AMD EPYC", "ram_bytes": 64 * GIB, "device": "cuda:0",
         "device_name": "RTX 5090", "device_memory_bytes": 32 * GIB, "backend": backend, "model": "llama",
         "architecture": "llama", "weights_id": "w", "weight_format": "bf16", "kv_k_format": "bf16",
-        "kv_v_format": "bf16", "n_depth": 0, "n_prompt": 512, "n_gen": 128, "batch": 1, "repetition": 1, "seed": 1,
-        "tokens_sha256": HASH["a"], "status": "ok", "decode_tok_s": 30.0, "probe_nll": 12.0,
+        "kv_v_format": "bf16", "n_depth": 0, "n_prompt": 512, "n_gen": 128, "batch": 1, "kv_cache": "on",
+        "repetition": 1, "seed": 1, "tokens_sha256": HASH["a"], "status": "ok", "decode_tok_s": 30.0, "probe_nll": 12.0,
         "probe_logits": json.dumps(PROBE), "row_id": next(IDS),
     } | cells  # fmt: skip
 
@@ -104,6 +111,36 @@ def test_a_merged_file_can_be_merged_into(tmp_path: Path) -> None:
     merge([a, b, c], tmp_path / "at once.csv")
     assert every.read_bytes() == (tmp_path / "at once.csv").read_bytes()
     assert set(read(every)["verified_with"]) >= {"mlx on a, mlx on b, mlx on c and 2 more"}
+
+
+def test_of_two_merges_into_one_new_file_the_second_is_refused(tmp_path: Path) -> None:
+    a, b, output = file(tmp_path / "a.csv", row()), file(tmp_path / "b.csv", row("mac")), tmp_path / "all.csv"
+    with ThreadPoolExecutor() as pool, lines.locked(output):
+        waiting = pool.submit(merge, [a], output)
+        output.write_bytes(b.read_bytes())
+    with pytest.raises(ResultsError, match="is there already"):
+        waiting.result()
+    assert output.read_bytes() == b.read_bytes()
+
+
+def test_a_merge_that_was_killed_leaves_the_output_as_it_was_and_nothing_piles_up(tmp_path: Path) -> None:
+    parts = [file(tmp_path / f"{i}.csv", *(row(f"m{i}", note="x" * i) for _ in range(50))) for i in range(4)]
+    output = file(tmp_path / "all.csv", row())
+    before, listed = output.read_bytes(), set(tmp_path.iterdir())
+    code = (
+        "import os, sys; from pathlib import Path; from results.merge import merge\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), 9)\n"  # in the middle of writing
+        "merge([Path(name) for name in sys.argv[1:]], Path(sys.argv[1]))"
+    )
+    left: list[set[Path]] = []
+    for _ in range(2):
+        killed = subprocess.run([sys.executable, "-c", code, output, *parts], cwd=ROOT, check=False, timeout=120)
+        assert killed.returncode not in (0, 1, 2)
+        assert output.read_bytes() == before
+        left.append(set(tmp_path.iterdir()) - listed)
+    assert left[0] == left[1]
+    assert merge([output, *parts], output).n_kept == 201
+    assert set(tmp_path.iterdir()) == listed
 
 
 @given(places=st.lists(st.integers(0, 3), min_size=1, max_size=12), order=st.permutations(range(4)))
@@ -258,7 +295,7 @@ class TestBrokenFiles:
             (",512,", ",many,", r"line 3, column n_prompt: .*'many'"),
             (",512,", ",-512,", r"line 3, column n_prompt: -512 is below 0"),
             ('"$', "", r"the last line was cut short|line 3"),
-            ("^2,", "3,", r"line 3, column schema_version: 3 among rows of schema 2"),
+            (f"^{SCHEMA_VERSION},", "1,", rf"line 3, column schema_version: 1 among rows of schema {SCHEMA_VERSION}"),
         ],
     )
     def test_it_names_its_line_and_column(self, tmp_path: Path, good: Path, old: str, new: str, said: str) -> None:
@@ -274,6 +311,12 @@ class TestBrokenFiles:
             merge([broken], tmp_path / "alone.csv")
         assert not (tmp_path / "strict.csv").exists()
 
+    def test_an_odd_probe_costs_its_file_and_not_the_merge(self, tmp_path: Path, good: Path) -> None:
+        broken = self.broken(good, r"\[3\.0,", '[""3.0"",')
+        merged = merge([broken, good], tmp_path / "all.csv")
+        assert (merged.n_kept, len(merged.left_out)) == (2, 1)
+        assert re.search(r"broken\.csv: line 3, column probe_logits: .* is no JSON list", merged.left_out[0])
+
     def test_the_line_is_right_in_every_file_of_many(self, tmp_path: Path, good: Path) -> None:
         files = [good, self.broken(good, '"ok"', '"fine"')]
         merged = merge([files[0], files[0], files[1], files[0]], tmp_path / "all.csv")
@@ -288,15 +331,19 @@ class TestBrokenFiles:
         assert broken.read_bytes() == before
 
 
-def test_mixed_schema_versions_are_refused_with_the_command_that_mends_it(tmp_path: Path) -> None:
-    old, new = tmp_path / "old.csv", file(tmp_path / "new.csv", row())
-    old.write_bytes(OLD.read_bytes())
-    with pytest.raises(ResultsError, match="migrate first") as caught:
-        merge([old, new], tmp_path / "all.csv")
-    command = str(caught.value).partition("tokenroof merge ")[2].split()
-    assert command == [str(old), "-o", str(tmp_path / "old-v2.csv")]
-    merge([old], Path(command[2]))
-    assert merge([Path(command[2]), new], tmp_path / "all.csv").n_kept == 3
+def test_mixed_schema_versions_are_refused_with_the_commands_that_mend_it(tmp_path: Path) -> None:
+    files = [tmp_path / "from version 1.csv", tmp_path / "2.csv", file(tmp_path / "new.csv", row())]
+    for version, path in enumerate(files[:2], start=1):
+        path.write_bytes((DATA / f"schema-{version}.csv").read_bytes())
+    for number in (0, 1):
+        with pytest.raises(ResultsError, match="migrate first") as caught:
+            merge(files, tmp_path / "all.csv")
+        migrated = files[number].with_name(f"{files[number].stem}-v{SCHEMA_VERSION}.csv")
+        command = shlex.split(str(caught.value).partition("migrate first: ")[2])
+        assert command == ["tokenroof", "merge", str(files[number]), "-o", str(migrated)]
+        merge([files[number]], migrated)
+        files[number] = migrated
+    assert merge(files, tmp_path / "all.csv").n_kept == 5
     assert read(tmp_path / "all.csv")["verified"].tolist()[:2] == ["yes", "yes"]
 
 

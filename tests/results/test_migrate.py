@@ -1,4 +1,4 @@
-"""Files of schema 1, as tokenroof 0.1 wrote them: `data/schema-1.csv` is two rows of a real run."""
+"""Files of older schemas, as tokenroof wrote them: `data/` holds the first two rows of a real run in each."""
 
 import csv
 from pathlib import Path
@@ -8,32 +8,49 @@ import pytest
 from results.errors import ResultsError
 from results.merge import merge
 from results.read import read
-from results.schema import NAMES, names_of
+from results.schema import NAMES, SCHEMA_VERSION, names_of
 from results.store import Store
 from results.verify import verify
 
-OLD = Path(__file__).parent / "data" / "schema-1.csv"
+DATA = Path(__file__).parent / "data"
+OLD = DATA / "schema-1.csv"
 
 
-def old_cells() -> list[dict[str, str]]:
-    with OLD.open(newline="", encoding="utf-8") as file:
+def cells_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file, strict=True))
 
 
 def test_an_old_file_is_read_as_one_of_today() -> None:
     rows = read(OLD)
     assert list(rows) == list(NAMES)
-    assert rows["schema_version"].tolist() == [2, 2]
+    assert rows["schema_version"].tolist() == [SCHEMA_VERSION] * 2
     assert rows["provenance"].tolist() == ["measured", "measured"]
-    fresh = set(NAMES) - set(names_of(1)) - {"provenance"}
+    assert rows["kv_cache"].tolist() == ["on", "on"]
+    fresh = set(NAMES) - set(names_of(1)) - {"provenance", "kv_cache"}
     assert {"source", "mbu", "decode_ceiling_tok_s", "comparable", "energy_j", "verified"} <= fresh
     assert rows[list(fresh)].isna().all(axis=None)
-    for cells, row in zip(old_cells(), rows.to_dict("records"), strict=True):
+    for cells, row in zip(cells_of(OLD), rows.to_dict("records"), strict=True):
         for name in ("run_id", "machine", "backend", "engine_settings", "probe_logits", "row_id"):
             assert row[name] == cells[name]
         assert row["ram_bytes"] == int(cells["ram_bytes"])
         assert row["decode_tok_s"] == float(cells["decode_tok_s"])
     assert verify(rows)["verified"].tolist() == ["yes", "yes"], "torch and MLX of that run agreed"
+
+
+def test_a_row_of_version_2_had_a_kv_cache_and_keeps_its_ceiling() -> None:
+    cells = cells_of(DATA / "schema-2.csv")
+    assert list(cells[0]) == list(names_of(2))
+    rows = read(DATA / "schema-2.csv")
+    assert list(rows) == list(NAMES)
+    assert rows["schema_version"].tolist() == [SCHEMA_VERSION] * 2
+    assert rows["kv_cache"].tolist() == ["on", "on"]
+    fresh = {"tiers", "kv_kept_tokens", "kv_quality_kl", "kv_quality_top1"}
+    assert fresh | {"kv_cache"} == set(NAMES) - set(names_of(2))
+    assert rows[list(fresh)].isna().all(axis=None)
+    assert rows["mbu"].tolist() == [float(row["mbu"]) for row in cells]
+    for name in ("run_id", "machine", "engine_settings", "conditions", "probe_logits", "row_id"):
+        assert rows[name].tolist() == [row[name] for row in cells]
 
 
 def test_an_old_file_without_rows_is_known_by_its_columns(tmp_path: Path) -> None:
@@ -44,7 +61,7 @@ def test_an_old_file_without_rows_is_known_by_its_columns(tmp_path: Path) -> Non
 
 def test_a_column_of_its_own_that_today_s_schema_also_has_is_kept_under_another_name(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
-    (first, _) = old_cells()
+    (first, _) = cells_of(OLD)
     names = [*names_of(1)[:-1], "source", "note", "row_id"]
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names)
@@ -62,13 +79,13 @@ def test_nothing_is_appended_to_an_old_file_and_the_command_that_migrates_it_wor
         Store(path)
     assert path.read_bytes() == OLD.read_bytes()
     command = str(caught.value).partition("tokenroof ")[2].split()
-    assert command == ["merge", str(path), "-o", str(tmp_path / "rows-v2.csv")]
+    assert command == ["merge", str(path), "-o", str(tmp_path / f"rows-v{SCHEMA_VERSION}.csv")]
     merge([path], Path(command[3]))
     Store(command[3])
     assert read(command[3])["row_id"].tolist() == read(path)["row_id"].tolist()
 
 
-@pytest.mark.parametrize(("version", "said"), [("3", "update tokenroof"), ("0", "does not exist")])
+@pytest.mark.parametrize(("version", "said"), [(str(SCHEMA_VERSION + 1), "update tokenroof"), ("0", "does not exist")])
 def test_versions_that_are_not_known_are_refused(tmp_path: Path, version: str, said: str) -> None:
     path = tmp_path / "strange.csv"
     path.write_text(OLD.read_text(encoding="utf-8").replace("\n1,", f"\n{version},"), encoding="utf-8")

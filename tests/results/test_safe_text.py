@@ -62,7 +62,7 @@ def test_a_user_without_a_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_keep_what_people_named_themselves(tmp_path: Path, ending: str) -> None:
     row = {
         "provenance": "imported", "source": "llama-bench", "machine": "lovelace-pc", "backend": "llama.cpp",
-        "model": "max", "n_depth": 0, "n_prompt": 0, "n_gen": 128, "batch": 1, "status": "failed",
+        "model": "max", "n_depth": 0, "n_prompt": 0, "n_gen": 128, "batch": 1, "kv_cache": "on", "status": "failed",
         "error": "max: lovelace-pc is out of memory", "engine_settings": {"rpc": ["lovelace-pc:50052"], "mode": 5},
         "unavailable": '{"ttft_s": "max may not read it"}', "row_id": "000000000000",
     }  # fmt: skip

@@ -6,8 +6,10 @@ from results.schema import BY_NAME, COLUMNS, NAMES, PROVENANCES, SCHEMA_VERSION,
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "columns.md"
 # Columns whose float is a ratio, and those whose unit does not end their name.
-RATIOS = {"mbu", "mfu"}
-OTHER_UNITS = {"probe_nll": "nats", "temp_c_max": "°C", "cpu_busy_other_pct": "%", "energy_j": "J"}
+RATIOS = {"mbu", "mfu", "kv_quality_top1"}
+OTHER_UNITS = {
+    "probe_nll": "nats", "kv_quality_kl": "nats", "temp_c_max": "°C", "cpu_busy_other_pct": "%", "energy_j": "J",
+}  # fmt: skip
 
 
 def test_the_page_in_docs_is_the_one_that_is_printed() -> None:

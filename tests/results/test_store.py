@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from results.errors import ResultsError
 from results.read import read
-from results.schema import COLUMNS, NAMES, SCHEMA_VERSION
+from results.schema import ALWAYS, COLUMNS, NAMES, SCHEMA_VERSION
 from results.store import HEADER, Store
 
 ROOT = Path(__file__).parents[2]
@@ -99,7 +99,7 @@ def test_no_home_directory_is_written(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_rows_of_other_provenance_know_less(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
-    known = ("machine", "backend", "model", "n_depth", "n_prompt", "n_gen", "batch", "row_id", "schema_version")
+    known = {column.name for column in COLUMNS if column.required == ALWAYS} - {"provenance"}
     imported = {name: value for name, value in row().items() if name in known} | {"status": "ok"}
     Store(path).append(imported | {"provenance": "imported", "source": "llama-bench"})
     with pytest.raises(ValueError, match="source: never empty"):

@@ -4,16 +4,16 @@ import pytest
 
 from results.arrow import aligned, in_order, schema_of
 from results.errors import ResultsError
-from results.schema import COLUMNS, NAMES
+from results.schema import COLUMNS, NAMES, SCHEMA_VERSION
 from results.validate import first_faults, validate
 
 HASH = "0123456789abcdef" * 4
 GOOD = {
-    "schema_version": 2, "run_id": "r", "launch": 1, "started_at": "2026-11-30T12:06:24.596+00:00",
+    "schema_version": SCHEMA_VERSION, "run_id": "r", "launch": 1, "started_at": "2026-11-30T12:06:24.596+00:00",
     "provenance": "measured", "machine": "spark", "os": "Linux", "cpu": "Grace", "ram_bytes": 2**37, "backend": "torch",
-    "n_gpu_layers": -1, "model": "llama", "n_depth": 0, "n_prompt": 512, "n_gen": 128, "batch": 1, "repetition": 1,
-    "seed": 0, "tokens_sha256": HASH, "status": "ok", "ttft_s": 0.5, "decode_tok_s": 30.0, "temp_c_max": -5.0,
-    "probe_logits": "[1.5,null]", "engine_settings": "{}", "row_id": "0123456789ab",
+    "n_gpu_layers": -1, "model": "llama", "n_depth": 0, "n_prompt": 512, "n_gen": 128, "batch": 1, "kv_cache": "on",
+    "repetition": 1, "seed": 0, "tokens_sha256": HASH, "status": "ok", "ttft_s": 0.5, "decode_tok_s": 30.0,
+    "temp_c_max": -5.0, "probe_logits": f"[1.5,null,7{',0.5' * 13}]", "engine_settings": "{}", "row_id": "0123456789ab",
 }  # fmt: skip
 
 
@@ -54,8 +54,10 @@ def test_a_good_row_has_no_fault() -> None:
         ({"started_at": "30.11.2026 12:06"}, "column started_at: '30.11.2026 12:06' does not match"),
         ({"started_at": "2026-11-30T12:06:24+01:00"}, "column started_at"),
         ({"row_id": "0123456789AB"}, "column row_id"),
-        ({"engine_settings": "{'a': 1}"}, "column engine_settings: .* is no JSON object or list"),
-        ({"engine_settings": "7"}, "column engine_settings: '7' is no JSON object or list"),
+        ({"engine_settings": "{'a': 1}"}, "column engine_settings: .* is no JSON object$"),
+        ({"engine_settings": "7"}, "column engine_settings: '7' is no JSON object$"),
+        ({"engine_settings": "[]"}, r"column engine_settings: '\[\]' is no JSON object$"),
+        ({"tiers": "{}"}, "column tiers: '{}' is no JSON list$"),
         ({"probe_logits": "[NaN]"}, "column probe_logits"),
         ({"probe_logits": "[" * 100_000}, "column probe_logits"),
     ],
@@ -64,6 +66,14 @@ def test_a_cell_that_its_column_does_not_allow_is_named(cells: dict[str, object]
     with pytest.raises(ResultsError, match=said):
         validate(table(GOOD | cells), "a.csv", lambda row: f"line {row + 2}")
     assert "\n" not in fault(**cells)
+
+
+@pytest.mark.parametrize("logit", ['"1.5"', "true", "[1.5]", "{}", "NaN", "Infinity", "1e999", "9" * 400, "1.5, 1.5"])
+def test_a_probe_is_a_list_of_16_or_32_finite_numbers(logit: str) -> None:
+    for rest in (15, 31):
+        assert fault(probe_logits=f"[null{', 1.5' * rest}]") == ""
+        assert "is no JSON list of 16 or 32 numbers" in fault(probe_logits=f"[{logit}{', 1.5' * rest}]")
+    assert fault(probe_logits="[]")
 
 
 @pytest.mark.parametrize("provenance", ["imported", "published"])

@@ -162,9 +162,15 @@ def test_rows_without_a_probe_or_weights_say_so() -> None:
     assert rows["verified_why"][3] == "its weights are not identified"
 
 
-def test_a_probe_of_another_length_is_an_error() -> None:
-    with pytest.raises(ResultsError, match="16 or 32 numbers expected"):
-        verdicts(row("torch", [1.0, 2.0]))
+@pytest.mark.parametrize(
+    "cell",
+    [json.dumps(cell) for cell in ([1.0, 2.0], ["1.5"] * 16, [[]] * 16, [True] * 16, [10**400] * 16, {}, 7)]
+    + ["[", "", f"[{', '.join(['NaN'] * 16)}]"],
+)
+def test_a_probe_that_is_no_list_of_numbers_is_one_clear_error(cell: str) -> None:
+    with pytest.raises(ResultsError, match="JSON list of 16 or 32 numbers expected") as caught:
+        verdicts(row("torch"), row("mlx", None, probe_logits=cell))
+    assert "\n" not in str(caught.value)
 
 
 def test_rows_keep_their_index_order_and_columns() -> None:
@@ -224,7 +230,7 @@ def samples_of(rows: pd.DataFrame, argmax: list[list[int]]) -> pd.DataFrame:
 
 
 def timed(*rows: dict[str, object]) -> pd.DataFrame:
-    workload = {"n_depth": 0, "n_prompt": 8, "n_gen": 4, "batch": 1, "tokens_sha256": "t"}
+    workload = {"n_depth": 0, "n_prompt": 8, "n_gen": 4, "batch": 1, "kv_cache": "on", "tokens_sha256": "t"}
     return pd.DataFrame([workload | cells for cells in rows])
 
 
@@ -259,6 +265,7 @@ def test_argmax_agreement_adds_up_token_streams_and_takes_one_repetition_of_each
         {"tokens_sha256": "u"},
         {"weights_id": "v"},
         {"n_depth": 8},
+        {"kv_cache": "off"},
         {"status": "failed"},
         {"weight_format": "f32"},
         {"weights_id": None},

@@ -14,11 +14,11 @@ from results.store import Store
 TOKENROOF = Path(sys.executable).with_name("tokenroof")
 IDS = count()
 CELLS: dict[str, object] = {
-    "schema_version": 2, "run_id": "0123456789ab", "started_at": "2026-11-30T12:00:00.000+00:00",
+    "run_id": "0123456789ab", "started_at": "2026-11-30T12:00:00.000+00:00",
     "provenance": "measured", "machine": "spark", "os": "Linux", "cpu": "a CPU", "ram_bytes": 10**9,
     "backend": "llama.cpp", "backend_version": "0.3.36", "n_threads": 2, "engine_settings": {"asked": {"n_threads": 2}},
     "model": "gpt2-mini", "weights_id": 64 * "a", "weight_format": "bf16", "n_depth": 0, "n_prompt": 128, "n_gen": 64,
-    "decode_start": 128, "batch": 1, "seed": 1, "tokens_sha256": 64 * "b", "status": "ok",
+    "decode_start": 128, "batch": 1, "kv_cache": "on", "seed": 1, "tokens_sha256": 64 * "b", "status": "ok",
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from results.read import read
+from results.schema import SCHEMA_VERSION
 
 TOKENROOF = Path(sys.executable).with_name("tokenroof")
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -65,12 +66,14 @@ def test_two_machines_of_one_label_are_marked_or_told_apart(tmp_path: Path) -> N
 
 
 def test_old_files_are_migrated_and_never_mixed_with_new_ones(tmp_path: Path) -> None:
+    migrated = f"old-v{SCHEMA_VERSION}.csv"
     shutil.copy(OLD, tmp_path / "old.csv")
-    shutil.copy(EXAMPLES / "gpt2-mini.csv", tmp_path / "new.csv")
+    shutil.copy(EXAMPLES / "gpt2-mini.csv", tmp_path)
+    assert merge("gpt2-mini.csv", "-o", "new.csv", cwd=tmp_path).returncode == 0, "of today's schema"
     refused = merge("old.csv", "new.csv", "-o", "all.csv", cwd=tmp_path)
     assert refused.returncode == 2
-    assert refused.stderr.strip().endswith("tokenroof merge old.csv -o old-v2.csv")
-    assert merge("old.csv", "-o", "old-v2.csv", cwd=tmp_path).returncode == 0
-    both = merge("old-v2.csv", "new.csv", "-o", "all.csv", cwd=tmp_path)
+    assert refused.stderr.strip().endswith(f"tokenroof merge old.csv -o {migrated}")
+    assert merge("old.csv", "-o", migrated, cwd=tmp_path).returncode == 0
+    both = merge(migrated, "new.csv", "-o", "all.csv", cwd=tmp_path)
     assert both.returncode == 0
     assert "15 rows in all.csv, 2 exact duplicates dropped" in both.stdout, "the example is the same run, migrated"

@@ -16,7 +16,7 @@ CELLS = {
     "backend": "llama.cpp", "backend_version": "1", "engine_mode": "llama_decode", "device": "cpu", "n_threads": 2,
     "engine_settings": {"asked": {"n_threads": 2}}, "model": "llama", "architecture": "llama", "weights_id": "w",
     "weight_format": "bf16", "kv_k_format": "f16", "kv_v_format": "f16", "n_depth": 0, "n_prompt": 512, "n_gen": 128,
-    "decode_start": 512, "batch": 1, "tokens_sha256": "t", "status": "ok", "probe_logits": [1.0] * 16,
+    "decode_start": 512, "batch": 1, "kv_cache": "on", "tokens_sha256": "t", "status": "ok", "probe_logits": [1.0] * 16,
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import statistics
 from pathlib import Path
 
@@ -163,6 +164,33 @@ def test_the_documented_json_lines_of_a_gpu():
     row = imported.rows[0]
     assert (row["model"], row["weight_format"]) == ("Qwen2.5-7B-Instruct-Q4_K_M", "q4_k_m")
     assert row["machine"] == "rtx-4080"
+
+
+def test_patterns_of_tensors_hold_bars_as_cells_do():
+    text = """
+| model         |      size |   params | backend | ngl | ot                            | mmap |  test |          t/s |
+| ------------- | --------: | -------: | ------- | --: | ----------------------------- | ---: | ----: | -----------: |
+| llama 8B Q8_0 |  7.95 GiB |   8.03 B | CUDA    |  99 | blk\\.(1|2|30)\\.ffn_.*=CPU     |    0 | pp512 | 71.96 ± 1.12 |
+| llama 8B Q8_0 |  7.95 GiB |   8.03 B | CUDA    |  99 | none                          |    1 | tg128 |  9.96 ± 0.02 |
+"""
+    prefill, decode = import_text(text, "x").rows
+    assert (prefill["prefill_tok_s"], decode["decode_tok_s"]) == (71.96, 9.96)
+    assert prefill["engine_settings"]["tensor_buft_overrides"] == r"blk\.(1|2|30)\.ffn_.*=CPU"
+    assert [row["engine_settings"]["use_mmap"] for row in (prefill, decode)] == ["0", "1"]
+    with pytest.raises(ResultsError, match="line 4: 10 cells under a header of 9"):
+        import_text(text.replace("| ot ", "| ts ").replace("1|2|30", "1|30"), "x")
+
+
+@pytest.mark.parametrize(("told", "layers"), [("-2", -1), ("-1", -1), ("0", 0), ("99", 99)])
+def test_any_number_of_layers_below_0_is_all_of_them(told: str, layers: int):
+    text = (DATA / "llama_bench_2023.csv").read_text().splitlines()[:2]
+    names = text[0].split(",")
+    cells = text[1].split(",")
+    cells[names.index("n_gpu_layers")] = f'"{told}"'
+    assert import_text(f"{text[0]}\n{','.join(cells)}\n", "x").rows[0]["n_gpu_layers"] == layers
+    table = (DATA / "llama_batched_bench.txt").read_text()
+    for row in import_text(re.sub(r"n_gpu_layers = -?\d+", f"n_gpu_layers = {told}", table), "x").rows:
+        assert row["n_gpu_layers"] == layers
 
 
 def test_a_log_around_json_and_an_array_that_was_cut_short():

@@ -66,3 +66,16 @@ def test_a_batch_of_unknown_size_is_left_out():
     imported = import_text(text, "x")
     assert imported.rows == []
     assert imported.left_out == ["line 1: a batch whose size is not told"]
+
+
+def test_the_first_version_s_line_is_read_too():
+    # https://github.com/ml-explore/mlx-lm/pull/396, which added the command
+    text = """$ mlx_lm.benchmark --model owner/some-model -p 2048 -g 128
+Running warmup..
+Timing with prompt_tokens=2048 and generation_tokens=128.
+Trial 1:  prompt_tps=2902.212, generation_tps=205.325, peak_memory=3.285
+Averages: prompt_tps=2902.166, generation_tps=205.099, peak_memory=3.285
+"""
+    (row,) = import_text(text, "x").rows
+    assert (row["model"], row["n_prompt"], row["n_gen"], row["batch"]) == ("some-model", 2048, 128, 1)
+    assert row["decode_tok_s"] == pytest.approx(205.325 * 127 / 128)
