@@ -54,8 +54,13 @@ def gather(paths: Sequence[Path]) -> Gathered:
         versions.add(version)
     rows = pd.concat(tables, ignore_index=True) if len(tables) > 1 else tables[0]
     if len(versions) > 1 or (len(paths) > 1 and rows["row_id"].duplicated().any()):
-        what = "are of several schema versions" if len(versions) > 1 else "hold the same rows twice"
-        raise ResultsError(f"the files {what}; put them together first: tokenroof merge FILES -o all.csv")
+        if len(versions) > 1:
+            told = (
+                "are of several schema versions; make a new one of each older one: tokenroof merge OLD.csv -o NEW.csv"
+            )
+        else:
+            told = "hold the same rows twice; put them together first: tokenroof merge FILES -o all.csv"
+        raise ResultsError(f"the files {told}")
     return _sorted(rows.assign(fault=pd.Series(faults, rows.index, dtype="str")))
 
 

@@ -9,6 +9,9 @@ from results.schema import CASE
 if TYPE_CHECKING:
     import pandas as pd
 
+    from reports.gather import Gathered
+    from reports.words import Words
+
 
 def headlines(lines: pd.DataFrame) -> list[pd.DataFrame]:
     """The lines to show first, in groups of one model, weight format and case each, fastest line first.
@@ -31,6 +34,28 @@ def headlines(lines: pd.DataFrame) -> list[pd.DataFrame]:
             rest = rest[~rest["engine"].isin(chosen["engine"])]
     groups.sort(key=lambda group: (-len(group), group["decode_tok_s"].max()))
     return [group.drop(columns="engine") for group in groups]
+
+
+def no_headline(gathered: Gathered, lines: pd.DataFrame, words: Words) -> str:
+    """Why `headlines` has nothing to show.
+
+    Args:
+        gathered: the rows.
+        lines: `summarise` of those that count.
+        words: of the language to speak.
+    """
+    n_own, n_published = len(gathered.own), len(gathered.published)
+    n_rows = n_own + n_published + len(gathered.incomparable) + len(gathered.faulty)
+    if n_rows == 0:
+        return words["answer.empty"]
+    if n_rows == n_published:
+        return words["answer.only_published"].format(n=n_rows)
+    if n_own == 0:
+        return words["answer.none_counts"].format(n=n_rows)
+    if (gathered.own["status"] == "failed").all():
+        return words["answer.all_failed"].format(n=n_own)
+    has_rate = (lines["decode_tok_s"] > 0).any()
+    return words["answer.no_cached_decode" if has_rate else "answer.no_decode"]
 
 
 def _widest(lines: pd.DataFrame) -> pd.Series[int]:

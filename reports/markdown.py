@@ -6,6 +6,8 @@ import html
 import re
 from typing import TYPE_CHECKING
 
+from results.safe_text import one_line
+
 if TYPE_CHECKING:
     from reports.page.parts import Fact, Machine, Page, Picture, Table
     from reports.words import Words
@@ -72,5 +74,5 @@ def _code(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Text of which Markdown takes nothing for markup, nor HTML, nor GitHub for somebody's name."""
-    return _SIGNS.sub(r"\\\1", html.escape(text, quote=False)).replace("@", "&#64;")
+    """Text on one line of which Markdown takes nothing for markup, nor HTML, nor GitHub for somebody's name."""
+    return _SIGNS.sub(r"\\\1", html.escape(one_line(text), quote=False)).replace("@", "&#64;")

@@ -8,6 +8,7 @@ import pandas as pd
 
 from reports import html, markdown
 from reports.figures import FIGURES, Drawn, Missing, to_png, to_svg
+from reports.files import replace_file
 from reports.page.page import build
 from reports.page.parts import Picture
 from reports.words import words as words_of
@@ -28,7 +29,7 @@ def write_report(gathered: Gathered, folder: Path, formats: tuple[Format, ...], 
 
     Args:
         gathered: the rows; the published ones among them are drawn under the roofline.
-        folder: where to; files of these names are replaced.
+        folder: where to; files of these names are replaced, and figures that these rows do not allow are removed.
         formats: "html" and "md".
         lang: of `reports.words.LANGUAGES`.
 
@@ -46,14 +47,17 @@ def write_report(gathered: Gathered, folder: Path, formats: tuple[Format, ...], 
     for name, figure in drawn.items():
         pictures.append(_picture(name, figure, words))
         if isinstance(figure, Drawn):
-            (figures / f"{name}.svg").write_text(pictures[-1].svg, encoding="utf-8", newline="\n")
-            (figures / f"{name}.png").write_bytes(to_png(figure))
+            replace_file(figures / f"{name}.svg", pictures[-1].svg)
+            replace_file(figures / f"{name}.png", to_png(figure))
+    for name in FIGURES.keys() - {picture.name for picture in pictures if picture.svg}:  # of other rows, by now
+        for ending in ("svg", "png"):
+            (figures / f"{name}.{ending}").unlink(missing_ok=True)
     page = build(gathered, pictures, words, lang)
     texts = {"html": ("index.html", html.render), "md": ("report.md", markdown.render)}
     written = []
     for form in formats:
         file, render = texts[form]
-        (folder / file).write_text(render(page, words), encoding="utf-8", newline="\n")
+        replace_file(folder / file, render(page, words))
         written.append(folder / file)
     return written
 

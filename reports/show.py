@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 
 from reports.case import case_name
-from reports.headline import headlines
-from reports.page.texts import name, number, percent
+from reports.headline import headlines, no_headline
+from reports.numbers import number, percent
+from reports.page.texts import name
 from reports.summary import plain, summarise
 
 if TYPE_CHECKING:
@@ -39,20 +40,9 @@ def show(gathered: Gathered, words: Words, *, width: int, blocks: bool) -> str:
     lines = summarise(gathered.own)
     headline = [[plain(line) for line in group.to_dict("records")] for group in headlines(lines)]
     groups = [_group(group, words, width, blocks) for group in headline]
-    texts = [*groups, words["show.legend"]] if groups else [_nothing(gathered, words)]
+    texts = [*groups, words["show.legend"]] if groups else [no_headline(gathered, lines, words)]
     notes = [*_failures(gathered.own, words), *_left_out(gathered, words)]
     return "\n\n".join([*texts, *(["\n".join(notes)] if notes else [])])
-
-
-def _nothing(gathered: Gathered, words: Words) -> str:
-    """Why there is no bar."""
-    n_rows = len(gathered.own) + len(gathered.faulty) + len(gathered.incomparable) + len(gathered.published)
-    n_failed = int((gathered.own["status"] == "failed").sum())
-    if n_rows == 0:
-        return words["answer.empty"]
-    if n_failed and n_failed == len(gathered.own):
-        return words["answer.all_failed"].format(n=n_failed)
-    return words["answer.no_decode"] if len(gathered.own) else words["answer.none_counts"].format(n=n_rows)
 
 
 def _group(lines: list[Line], words: Words, width: int, blocks: bool) -> str:

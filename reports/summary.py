@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from results.safe_text import one_line
 from results.schema import CASE
 from results.verify import VERDICT
 
@@ -114,20 +115,20 @@ def telling_settings(lines: pd.DataFrame, alike: Sequence[str], sign: str = "=")
     """
     requests = {text: json.loads(text) for text in lines["asked"].unique()}
     group = lines.groupby(list(alike), dropna=False, sort=False).ngroup()
-    cells: dict[str, pd.Series[str]] = {}
+    cells: list[pd.Series[str]] = []
     for name in dict.fromkeys(name for request in requests.values() for name in request):
         said = lines["asked"].map({text: _said(name, request.get(name), sign) for text, request in requests.items()})
-        cells[name] = said.where(said.groupby(group).transform("nunique") > 1, "")
+        cells.append(said.where(said.groupby(group).transform("nunique") > 1, ""))
     for column, name in ENGINE.items():
         # A failed row may lack its engine's cells, which tells nothing; a setting that was not asked for does.
         said = name + sign + lines[column]
-        cells[name] = said.where(said.groupby(group).transform("nunique") > 1, "").fillna("")
-    texts = [", ".join(filter(None, several)) for several in zip(*cells.values(), strict=True)]
+        cells.append(said.where(said.groupby(group).transform("nunique") > 1, "").fillna(""))
+    texts = [", ".join(filter(None, several)) for several in zip(*cells, strict=True)]
     return pd.Series(texts, lines.index, dtype="str")
 
 
 def _said(name: str, value: object, sign: str) -> str:
-    return "" if value is None else f"{name}{sign}{value}"
+    return "" if value is None else one_line(f"{name}{sign}{value}")  # JSON may hold what a terminal obeys
 
 
 def _worst(rows: pd.DataFrame) -> pd.DataFrame:

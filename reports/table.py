@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reports.case import case_name
+from reports.numbers import EMPTY, gigabytes, number, number_with, percent
 from reports.summary import plain
 from results.verify import MARGIN
 
@@ -99,26 +100,17 @@ def _name(line: Line, *, show_machine: bool) -> str:
 
 
 def _cells(line: Line) -> list[str]:
-    ttft, decode, spread = line["ttft_s"], line["decode_tok_s"], line["decode_sd_tok_s"]
+    ttft, mbu = line["ttft_s"], line["mbu"]
     return [
         case_name(line),
-        "-" if ttft is None else _number(ttft * 1e3),
-        _number(line["prefill_tok_s"]),
-        _number(decode) + ("" if spread is None else f" ± {_number(spread, like=decode)}"),
-        _number(line["decode_ceiling_tok_s"]) + (" c" if line["decode_ceiling_bound"] == "compute" else ""),
-        "-" if line["mbu"] is None else f"{100 * line['mbu']:.0f}{'!' if line['mbu'] > 1 else ''}",
+        number(None if ttft is None else 1e3 * ttft),
+        number(line["prefill_tok_s"]),
+        number_with(line["decode_tok_s"], line["decode_sd_tok_s"]),
+        number(line["decode_ceiling_tok_s"]) + (" c" if line["decode_ceiling_bound"] == "compute" else ""),
+        percent(mbu) + ("!" if mbu is not None and mbu > 1 else ""),
         _peak(line),
-        (line["verified"] or "-") if line["n_ok"] else "failed",
+        (line["verified"] or EMPTY) if line["n_ok"] else "failed",
     ]
-
-
-def _number(value: float | None, like: float | None = None) -> str:
-    """Four significant digits, more before the point; `like` another number: with as many decimals."""
-    if value is None:
-        return "-"
-    size = value if like is None else like
-    decimals = sum(size < limit for limit in (1, 100, 1000))
-    return f"{value:.{decimals}f}"
 
 
 def _peak(line: Line) -> str:
@@ -126,8 +118,8 @@ def _peak(line: Line) -> str:
     for where in ("device", "host"):
         peak = line[f"peak_{where}_bytes"]
         if peak is not None:
-            return f"{peak / 1e9:.3g} {where}"
-    return "-"
+            return f"{gigabytes(peak)} {where}"
+    return EMPTY
 
 
 def _notes(named: list[tuple[str, Line]]) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from reports.headline import headlines
-from reports.page.texts import name, number, percent
+from reports.headline import headlines, no_headline
+from reports.numbers import number, percent
+from reports.page.texts import name
 from reports.page.time_table import parts
 from reports.summary import plain
 
@@ -32,17 +33,9 @@ def answer(gathered: Gathered, lines: pd.DataFrame, words: Words) -> list[str]:
     n_faulty, n_unlike = len(gathered.faulty), len(gathered.incomparable)
     n_own = len(gathered.own)
     n_failed = int((gathered.own["status"] == "failed").sum())
-    if n_own + n_faulty + n_unlike + len(gathered.published) == 0:
-        return [words["answer.empty"]]
-    if n_own == n_failed > 0:
-        sentences = [words["answer.all_failed"].format(n=n_failed)]
-    elif n_own == 0:
-        n_rows = n_faulty + n_unlike + len(gathered.published)
-        sentences = [words["answer.none_counts"].format(n=n_rows)]
-    else:
-        sentences = _rates(lines, words)
-        if n_failed:
-            sentences.append(words["answer.failed"].format(n=n_failed, all=n_own))
+    sentences = _rates(lines, words) or [no_headline(gathered, lines, words)]
+    if 0 < n_failed < n_own:
+        sentences.append(words["answer.failed"].format(n=n_failed, all=n_own))
     if n_faulty + n_unlike:
         text = words["answer.left_out"]
         sentences.append(text.format(n=n_faulty + n_unlike, unlike=n_unlike, faulty=n_faulty))
@@ -50,7 +43,10 @@ def answer(gathered: Gathered, lines: pd.DataFrame, words: Words) -> list[str]:
 
 
 def _rates(lines: pd.DataFrame, words: Words) -> list[str]:
-    """On the workload that most machines did, then on the next one for the machines that did not do it."""
+    """On the workload that most machines did, then on the next one for the machines that did not do it.
+
+    Empty where there is no decode rate to show.
+    """
     sentences: list[str] = []
     told: set[str] = set()
     for group in headlines(lines):
@@ -64,7 +60,7 @@ def _rates(lines: pd.DataFrame, words: Words) -> list[str]:
         if len(best) > _MOST_MACHINES:
             sentences.append(words["answer.more_machines"].format(n=len(best) - _MOST_MACHINES))
         sentences += [*_between(best, words), *_why(best, words), words["answer.work"].format(**work)]
-    return sentences or [words["answer.no_decode"]]
+    return [*sentences, words["answer.medians"]] if sentences else []
 
 
 def _best_of_machines(group: pd.DataFrame, told: set[str]) -> list[Line]:

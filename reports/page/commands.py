@@ -24,13 +24,25 @@ _SETTINGS = (
     ("-b", "n_batch", 2048),
     ("-ub", "n_ubatch", 512),
     ("--device", "device", "auto"),
+    ("-ncmoe", "n_cpu_moe", 0),
+    ("-nkvo", "kv_offload", True),
+    ("-sm", "split_mode", "layer"),
+    ("-ts", "tensor_split", ""),
+    ("--rpc", "rpc", ""),
+    ("--cache-kind", "cache_kind", "auto"),
+    ("--allow-partial", "allow_partial", False),
 )
 # What an engine without the setting is asked for.
 _WITHOUT = {"n_batch": 0, "n_ubatch": 0}
-_FLAGS = ("-m", "--backend", *(flag for flag, _, _ in _SETTINGS), "-d", "-p", "-n", "-B", "-r", "--launches", "--seed")
-_LISTS = ("-n", "-p", "-d", "-B", "-ub", "-b", "-ctv", "-ctk", "-fa", "-t", "-ngl", "-w", "--backend", "-m")
-_DEFAULTS = {flag: default for flag, _, default in _SETTINGS} | {"-d": 0, "-B": 1, "--seed": 1}
-_CASE = {"-d": "n_depth", "-p": "n_prompt", "-n": "n_gen", "-B": "batch"}
+_CASE = {"-d": "n_depth", "-p": "n_prompt", "-n": "n_gen", "-B": "batch", "--kv-cache": "kv_cache"}
+_FLAGS = ("-m", "--backend", *(flag for flag, _, _ in _SETTINGS), *_CASE, "-r", "--launches", "--seed")
+_LISTS = (
+    *("-n", "-p", "-d", "-B", "--kv-cache", "-ub", "-b", "-ctv", "-ctk", "-fa", "-t", "-nkvo", "-ncmoe", "-ngl"),
+    *("--cache-kind", "-ts", "-sm", "-w", "--backend", "-m"),
+)
+_DEFAULTS = {flag: default for flag, _, default in _SETTINGS} | {"-d": 0, "-B": 1, "--kv-cache": "on", "--seed": 1}
+_TURNED_ROUND = "-nkvo"  # says what is not wanted
+_SWITCH = "--allow-partial"  # takes no value
 
 
 def commands(rows: pd.DataFrame) -> list[str]:
@@ -56,7 +68,7 @@ def _point(row: dict[Any, Any]) -> tuple[Any, ...]:
     """The value of each flag for one row."""
     asked = json.loads(row["asked"])
     values: dict[str, Any] = {flag: _asked(asked, key, default) for flag, key, default in _SETTINGS}
-    values |= {flag: int(row[column]) for flag, column in _CASE.items()}
+    values |= {flag: row[column] for flag, column in _CASE.items()}
     values |= {"-m": row["model"], "--backend": row["backend"], "--seed": int(row["seed"])}
     values |= {"-r": int(row["repetitions"]), "--launches": int(row["launches"])}
     return tuple(values[flag] for flag in _FLAGS)
@@ -65,7 +77,12 @@ def _point(row: dict[Any, Any]) -> tuple[Any, ...]:
 def _asked(asked: dict[str, Any], key: str, default: object) -> str:
     """As text, since a file may hold anything; what an engine lacks is left at the default."""
     value = asked.get(key)
-    return str(default if value is None or value == _WITHOUT.get(key, default) else value)
+    if value is None or value == _WITHOUT.get(key, default):
+        return str(default)
+    if isinstance(value, list):
+        numbers = all(isinstance(each, int | float) for each in value)
+        return "/".join(f"{each:g}" for each in value) if numbers else ",".join(map(str, value))
+    return str(value)
 
 
 def _command(values: dict[str, tuple[Any, ...]], label: str) -> str:
@@ -74,6 +91,7 @@ def _command(values: dict[str, tuple[Any, ...]], label: str) -> str:
         if flag == "-m":
             words += [word for model in several for word in ("-m", model)]
         elif flag not in _DEFAULTS or [*map(str, several)] != [str(_DEFAULTS[flag])]:
-            words += [flag, ",".join(map(str, several))]
+            texts = [str(int(text != "True")) for text in several] if flag == _TURNED_ROUND else several
+            words += [flag] if flag == _SWITCH else [flag, ",".join(map(str, texts))]
     words += ["--machine", label, "-o", "again.csv"]
     return " ".join(map(shlex.quote, words))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from reports.case import case_name
+from reports.numbers import EMPTY
 from reports.page.parts import Column, Table
-from reports.page.texts import EMPTY, name
+from reports.page.texts import name
 from reports.summary import SUBJECT, plain
 from results.schema import CASE
 

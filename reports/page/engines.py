@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from reports.numbers import EMPTY
 from reports.page.parts import Column, Table
-from reports.page.texts import EMPTY, name
+from reports.page.texts import name
 from reports.summary import asked_of, plain
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from reports.numbers import gigabytes, number
 from reports.page.parts import Fact
-from reports.page.texts import gigabytes, name, number
+from reports.page.texts import name
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from reports.case import case_name
+from reports.numbers import EMPTY, gigabytes, number, number_with, percent
 from reports.page.parts import Column, Table
-from reports.page.texts import EMPTY, gigabytes, name, number, percent
+from reports.page.texts import name
 from reports.summary import plain
 
 if TYPE_CHECKING:
@@ -48,12 +49,12 @@ def results_table(lines: pd.DataFrame, words: Words) -> Table | None:
 
 
 def _cells(line: Line, words: Words) -> tuple[str, ...]:
-    ttft, decode, spread = line["ttft_s"], line["decode_tok_s"], line["decode_sd_tok_s"]
+    ttft = line["ttft_s"]
     return (
         *line_cells(line),
         number(None if ttft is None else 1e3 * ttft),
         number(line["prefill_tok_s"]),
-        number(decode) + ("" if spread is None else f" ± {number(spread, like=decode)}"),
+        number_with(line["decode_tok_s"], line["decode_sd_tok_s"]),
         number(line["decode_ceiling_tok_s"]) + (" c" if line["decode_ceiling_bound"] == "compute" else ""),
         number(line["decode_ceiling_spec_tok_s"]),
         _share(line["mbu"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from reports.page.texts import EMPTY
+from reports.numbers import EMPTY
 
 
 @dataclass(frozen=True)

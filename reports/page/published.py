@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reports.numbers import EMPTY, number
 from reports.page.parts import Column, Table
-from reports.page.texts import EMPTY, name, number
+from reports.page.texts import name
 from reports.summary import plain
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from harness.roofline.breakdown import split
+from reports.numbers import number
 from reports.page.lines import line_cells, line_columns
 from reports.page.parts import Column, Table
-from reports.page.texts import number
 from reports.summary import STEP, plain
 
 if TYPE_CHECKING:

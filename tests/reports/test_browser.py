@@ -196,6 +196,16 @@ def test_every_figure_has_a_text_in_its_place(opened: Any, rows: Any) -> None:
     assert browser.find_elements(By.TAG_NAME, "img") == []
 
 
+def test_what_is_folded_is_printed_whole(opened: Any, make_row: Any) -> None:
+    browser = opened(make_row(unavailable={"energy_j": "no counter " * 80}))
+    shown = "return getComputedStyle(document.querySelector('details'), '::details-content').contentVisibility"
+    assert browser.execute_script(shown) == "hidden"
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    printed = browser.execute_script(shown)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert printed == "visible"
+
+
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:12])
 def test_a_hostile_file_is_shown_as_text(opened: Any, make_row: Any, text: str) -> None:
     names = {"machine": text, "backend": text, "model": text, "weight_format": text, "cpu": text, "device_name": text}

@@ -32,6 +32,15 @@ def test_tables_are_rectangular_whatever_cells_hold(gathered: Any, make_row: Any
         assert len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in block.splitlines()}) == 1
 
 
+def test_a_line_break_in_a_setting_makes_no_line_of_the_page(gathered: Any, make_row: Any) -> None:
+    hostile = "x\n\n# owned\n\x1b[31m"
+    settings = {"asked": {"weights": "bf16", "mode": hostile}, "kernel": hostile}
+    text = _markdown(gathered, make_row(engine_settings=settings, unavailable={"temp_c_max": hostile}))
+    assert "# owned" in text
+    assert "\n# owned" not in text
+    assert "\x1b" not in text
+
+
 def test_markup_in_rows_is_text(gathered: Any, make_row: Any) -> None:
     hostile = "<img src=x> ![p](http://x) [a](javascript:b) `c` *d* _e_ @f"
     text = _markdown(gathered, make_row(model=hostile, machine="a_b"))

@@ -36,6 +36,13 @@ def test_lines_fit_the_terminal(gathered: Any, make_row: Any, width: int, blocks
     assert len(set(map(cell_len, bars))) == 1
 
 
+def test_a_setting_gives_the_terminal_no_command(gathered: Any, make_row: Any) -> None:
+    rows = [make_row(engine_settings={"asked": {"mode": f"\x1b[3{n}m\x07\r\n"}}) for n in (1, 2)]
+    lines = _lines(gathered, *rows)
+    assert sum("mode= [3" in line for line in lines) == 2
+    assert not set("".join(lines)) & set("\x1b\x07\r")
+
+
 def test_ascii_where_the_terminal_has_no_blocks(gathered: Any, make_row: Any) -> None:
     text = "\n".join(_lines(gathered, make_row(), blocks=False))
     text.encode("ascii")
@@ -59,10 +66,11 @@ def test_what_is_missing_is_said(gathered: Any, make_row: Any) -> None:
     failed = make_row(status="failed", error="out of memory", decode_tok_s=None)
     assert _lines(gathered) == [EN["answer.empty"]]
     assert _lines(gathered, failed) == [
-        "All 1 repetitions failed, so there is no rate to report. The reasons are below.",
+        "Every repetition failed (1 in all), so there is no rate to report. The reasons are below.",
         "",
-        "1 of 1 repetitions failed:",
+        "Failed repetitions, 1 of 1:",
         "  1 × torch, llama-3.2-1b: out of memory",
     ]
     assert _lines(gathered, make_row(n_gen=0, decode_tok_s=None)) == [EN["answer.no_decode"]]
-    assert "1 rows are left out" in _lines(gathered, make_row(), make_row(comparable="no"))[-1]
+    assert _lines(gathered, make_row(kv_cache="off")) == [EN["answer.no_cached_decode"]]
+    assert "Rows left out: 1 " in _lines(gathered, make_row(), make_row(comparable="no"))[-1]
