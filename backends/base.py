@@ -55,6 +55,7 @@ class EngineInfo:
     accelerators: tuple[Accelerator, ...] = ()
     # Hugging Face's `model_type`s that it has code for; None: it is not the one to tell.
     model_types: tuple[str, ...] | None = None
+    cache_kinds: tuple[str, ...] = ()  # of KV caches, beside its usual one: engine option "cache"
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,9 @@ class Memory:
 class Session(ABC):
     """One loaded model with one KV cache.
 
-    Calls come in this order: `allocate`, then any mix of `reset`, `prefill`, `decode` and `logits`, then perhaps
-    another `allocate`; `close` ends it. Every call continues after the tokens already in the cache.
+    Calls come in this order: `allocate`, then any mix of `reset`, `prefill`, `decode` and `logits` (without a KV
+    cache: of `recompute`), then perhaps another `allocate`; `close` ends it. Every call but `recompute` continues
+    after the tokens already in the cache.
     """
 
     @property
@@ -141,10 +143,11 @@ class Session(ABC):
         """Tokens the model was made for; None where it states no limit."""
 
     @abstractmethod
-    def allocate(self, context_tokens: int, batch: int) -> None:
+    def allocate(self, context_tokens: int, batch: int, *, kv_cache: bool = True) -> None:
         """Drop the KV cache and make one for `batch` sequences of `context_tokens` each, empty.
 
-        No larger than that, but for the engine's own rounding. Peak memory counters start anew here.
+        No larger than that, but for the engine's own rounding. Peak memory counters start anew here. Without
+        `kv_cache` only `recompute` is called; an engine that can do without the cache then makes none.
 
         Raises:
             OutOfMemoryError: the cache does not fit.
@@ -183,6 +186,18 @@ class Session(ABC):
         Yields:
             `[batch]`, `steps` times: the argmax after each step, as soon as it is readable on the host. The array
             may be reused by the next step.
+        """
+
+    @abstractmethod
+    def recompute(self, tokens: Ids, first: int) -> Iterator[Ids]:
+        """Decode without a KV cache: every step runs its whole prefix through all layers again.
+
+        Args:
+            tokens: `[batch, n]`, the forced text; nothing of it is in any cache.
+            first: tokens of the first prefix, 1 to n; each step's is one token longer.
+
+        Yields:
+            `[batch]`, `n - first + 1` times: the argmax after the last token of each prefix, as `decode` yields it.
         """
 
     @abstractmethod

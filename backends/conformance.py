@@ -76,7 +76,9 @@ def checks() -> tuple[Check, ...]:
         decode_returns_each_argmax,
         pieces_equal_the_whole,
         decode_continues_where_it_ended,
+        recompute_answers_as_cached_decode,
         reset_keeps_a_prefix,
+        a_kept_prefix_serves_another_text,
         reset_keeps_no_more_than_there_is,
         reset_forgets_everything,
         sequences_of_a_batch_do_not_mix,
@@ -168,6 +170,19 @@ def decode_continues_where_it_ended(session: Session, tolerance: float) -> None:
     _require_close(session.logits(tokens[:, 12:]), whole[:, 12:], tolerance)
 
 
+def recompute_answers_as_cached_decode(session: Session, tolerance: float) -> None:
+    """Without a KV cache each prefix, from any first one, yields `[batch]` int32: the argmax after its last token."""
+    tokens = _tokens(session, batch=2, n=14)
+    session.allocate(_SHORT, batch=2)
+    expected = session.logits(tokens)
+    session.allocate(_SHORT, batch=2, kv_cache=False)
+    for first in (6, 1):
+        answers = _collected(session.recompute(tokens, first), batch=2)
+        _require(len(answers) == 15 - first, f"prefixes of {first} to 14 tokens yielded {len(answers)} times")
+        for length, ids in enumerate(answers, first):
+            _require_argmax(ids, expected[:, length - 1], tolerance)
+
+
 def reset_keeps_a_prefix(session: Session, tolerance: float) -> None:
     """After `reset(keep)` the same tokens give the same logits, from as many tokens as it says it kept."""
     tokens = _tokens(session, batch=2, n=20)
@@ -176,6 +191,20 @@ def reset_keeps_a_prefix(session: Session, tolerance: float) -> None:
     kept = session.reset(8)
     _require(kept in {0, 8}, f"reset(8) kept {kept} tokens: neither 8 nor 0")
     _require_close(session.logits(tokens[:, kept:]), whole[:, kept:], tolerance)
+
+
+def a_kept_prefix_serves_another_text(session: Session, tolerance: float) -> None:
+    """With another token after a kept prefix the logits are those of a fresh start: the old text is gone."""
+    tokens = _tokens(session, batch=2, n=20)
+    changed = tokens.copy()
+    changed[:, 8] = (changed[:, 8] + 1) % session.vocab_size
+    session.allocate(_SHORT, batch=2)
+    fresh = session.logits(changed)
+    session.reset()
+    session.prefill(tokens[:, :16])
+    _decode(session, tokens[:, 16:])
+    kept = session.reset(8)
+    _require_close(session.logits(changed[:, kept:]), fresh[:, kept:], tolerance)
 
 
 def reset_keeps_no_more_than_there_is(session: Session, tolerance: float) -> None:
@@ -254,14 +283,20 @@ def overflow_is_an_error(session: Session, _: float) -> None:
     session.allocate(_SHORT, batch=1)
     session.prefill(too_many[:, :_SHORT])
     _require_refused(lambda: _decode(session, too_many[:, _SHORT - 1 :]), "decode")
+    session.allocate(_SHORT, batch=1, kv_cache=False)
+    _require_refused(lambda: list(session.recompute(too_many, room + 1)), "recompute")
     session.allocate(_SHORT, batch=1)
     session.prefill(too_many[:, :_SHORT])
 
 
 def facts_are_sane(session: Session, _: float) -> None:
-    """Facts after a run: counts are positive, and every None has its reason."""
+    """Facts after a run, with a KV cache and without: counts are positive, and every None has its reason."""
+    tokens = _tokens(session, batch=1, n=4)
     session.allocate(_SHORT, batch=1)
-    session.prefill(_tokens(session, batch=1, n=4))
+    session.prefill(tokens)
+    _check_facts(session)
+    session.allocate(_SHORT, batch=1, kv_cache=False)
+    list(session.recompute(tokens, 4))
     _check_facts(session)
 
 
@@ -320,10 +355,15 @@ def _tokens(session: Session, *, batch: int, n: int) -> Ids:
 
 
 def _decode(session: Session, tokens: Ids) -> list[Ids]:
-    """Run decode to its end. Copies, because a backend may reuse the array that it yields."""
+    """Run decode to its end."""
+    return _collected(session.decode(tokens), batch=len(tokens))
+
+
+def _collected(steps: Iterator[Ids], *, batch: int) -> list[Ids]:
+    """What each step yields. Copies, because a backend may reuse the array that it yields."""
     answers = []
-    for ids in session.decode(tokens):
-        _require_array(ids, (len(tokens),), np.int32)
+    for ids in steps:
+        _require_array(ids, (batch,), np.int32)
         answers.append(ids.copy())
     return answers
 

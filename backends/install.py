@@ -28,9 +28,7 @@ def install_line(backend: str, vendor: Vendor, system: str) -> str | None:
         system: `platform.system()`: environment variables are set differently on Windows.
     """
     line = _LINES.get((backend, vendor))
-    if line and line.startswith("CMAKE_ARGS") and system == "Windows":
-        return line.replace('CMAKE_ARGS="', '$env:CMAKE_ARGS = "', 1).replace('" pip', '"; pip', 1)
-    return line
+    return line and _in_shell(line, system)
 
 
 def rebuild_line(system: str) -> str:
@@ -38,3 +36,14 @@ def rebuild_line(system: str) -> str:
     line = install_line("llama.cpp", "apple" if system == "Darwin" else "nvidia", system)
     others = "" if system == "Darwin" else " (AMD: -DGGML_HIP=on, others: -DGGML_VULKAN=on)"
     return f"{line}{others}"
+
+
+def rpc_line(system: str) -> str:
+    """How to build llama-cpp-python so that it can use, and be, another machine's memory and processor."""
+    return _in_shell(f'CMAKE_ARGS="-DGGML_RPC=ON" {_REBUILD}', system)
+
+
+def _in_shell(line: str, system: str) -> str:
+    if line.startswith("CMAKE_ARGS") and system == "Windows":
+        return line.replace('CMAKE_ARGS="', '$env:CMAKE_ARGS = "', 1).replace('" pip', '"; pip', 1)
+    return line

@@ -25,6 +25,7 @@ class Backend:
     extra: str  # of the tokenroof distribution: pip install "tokenroof[extra]"
     artifact: Kind
     places_layers: bool = False  # can put part of the layers on the GPU (-ngl)
+    kv_formats: tuple[str, ...] = ()  # of keys and values alike, beside the weights' own (-ctk, -ctv)
     # Engine options to try once more with when the process dies without a word, and what they avoid.
     after_crash: dict[str, Any] = field(default_factory=dict)
 
@@ -41,8 +42,8 @@ class Backend:
 BACKENDS = {
     backend.name: backend
     for backend in (
-        Backend("torch", "backends.torch", ("torch", "transformers"), "torch", "hf"),
-        Backend("mlx", "backends.mlx", ("mlx", "mlx_lm"), "mlx", "hf"),
+        Backend("torch", "backends.torch", ("torch", "transformers"), "torch", "hf", kv_formats=("fp8",)),
+        Backend("mlx", "backends.mlx", ("mlx", "mlx_lm"), "mlx", "hf", kv_formats=("8bit", "4bit")),
         Backend(
             "llama.cpp",
             "backends.llama_cpp",
@@ -50,6 +51,7 @@ BACKENDS = {
             "llama",
             "gguf",
             places_layers=True,
+            kv_formats=("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl"),
             # Repacked (AMX) weight buffers of llama.cpp crash on some CPUs at two or more sequences.
             after_crash={"use_extra_bufts": False},
         ),

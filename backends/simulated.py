@@ -93,8 +93,8 @@ class SimulatedSession(Session):
         """None: a hash goes on for ever."""
         return None
 
-    def allocate(self, context_tokens: int, batch: int) -> None:
-        """Room for one state a token and sequence."""
+    def allocate(self, context_tokens: int, batch: int, *, kv_cache: bool = True) -> None:  # noqa: ARG002
+        """Room for one state a token and sequence, which a step that recomputes them fills as well."""
         self._states = np.zeros((batch, context_tokens), np.uint64)
         self._used = 0
 
@@ -121,6 +121,12 @@ class SimulatedSession(Session):
             ids = _argmax(self._append(tokens[:, step : step + 1])[:, -1])
             _wait_until(start + (step + 1) * self._options.itl_s)
             yield ids
+
+    def recompute(self, tokens: Ids, first: int) -> Iterator[Ids]:
+        """Each step is a prefill of its prefix."""
+        for end in range(first, tokens.shape[1] + 1):
+            self.reset()
+            yield self.prefill(tokens[:, :end])
 
     def logits(self, tokens: Ids) -> Logits:
         """As fast as they are computed."""

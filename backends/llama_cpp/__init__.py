@@ -1,7 +1,7 @@
 """llama.cpp through llama-cpp-python's low-level API: our own batch, `llama_decode`, an argmax on the host.
 
-Where things are is read from llama.cpp's log of its buffers. Its summary "offloaded N/N layers to GPU" counts
-what was asked, also on a machine without a GPU.
+Where things are is read from llama.cpp's log of its buffers (see `tiers`). Its summary "offloaded N/N layers to GPU"
+counts what was asked, also on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -13,25 +13,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backends.base import BackendError, EngineInfo, Facts, Memory, OutOfMemoryError, Session
-from backends.llama_cpp import engine_log, gpu_registry, placement
+from backends.llama_cpp import engine_log, ggml, gpu_registry, overrides, placement, tiers
 from backends.llama_cpp.batch import TokenBatch
+from backends.llama_cpp.rpc import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-    from backends.base import Ids, LoadRequest, Logits
+    from backends.base import Ids, LoadRequest, Logits, Tier
     from backends.llama_cpp.engine_log import EngineLog
     from backends.llama_cpp.gpu_registry import Gpu
 
 
-def describe() -> EngineInfo:
-    """The installed llama-cpp-python, the instruction sets it was built for, and the GPUs it can use."""
-    return EngineInfo(
-        version=_engine()[0].__version__,
-        build=_build(),
-        accelerators=tuple(gpu.accelerator for gpu in gpu_registry.gpus()),
-    )
+def describe(rpc: tuple[str, ...] = ()) -> EngineInfo:
+    """The installed llama-cpp-python, the instruction sets it was built for, and the devices it can use.
+
+    Args:
+        rpc: "HOST:PORT" of servers whose devices come first.
+
+    Raises:
+        BackendError: an endpoint cannot be used.
+    """
+    version = engine()[0].__version__
+    devices = [*connect(rpc), *gpu_registry.gpus()]
+    return EngineInfo(version, _build(), tuple(device.accelerator for device in devices))
 
 
 def load(request: LoadRequest) -> Session:
@@ -51,7 +57,7 @@ class LlamaCppSession(Session):
     """One GGUF model, with one `llama_context` since the last `allocate`."""
 
     def __init__(self, request: LoadRequest) -> None:
-        self._llama, self._log = _engine()
+        self._llama, self._log = engine()
         self._request = request
         self._context: int | None = None
         self._context_buffers: dict[str, dict[str, int]] = {}
@@ -64,38 +70,45 @@ class LlamaCppSession(Session):
             self.close()
             raise
 
-    def _load_model(self, devices: list[Gpu] | None, n_gpu_layers: int) -> None:
-        self._model_params = self._llama.llama_model_default_params()
-        self._model_params.n_gpu_layers = n_gpu_layers
-        self._model_params.use_extra_bufts = self._request.engine_options.get("use_extra_bufts", True)
-        if devices is not None:
-            # Ends with NULL. An empty list keeps every operation off the GPUs, the prompt's included.
-            handles = [*(gpu.handle for gpu in devices), None]
-            self._device_list = (ctypes.c_void_p * len(handles))(*handles)
-            self._model_params.devices = ctypes.addressof(self._device_list)
+    def _load_model(self, devices: list[Gpu], n_gpu_layers: int) -> None:
+        request = self._request
+        self._devices = [device.accelerator for device in devices]
+        tensors = tiers.tensor_bytes(request.artifact)
+        self._n_cpu_moe = sum(layer < request.n_cpu_moe for layer in tiers.expert_layers(tensors))
+        if tensors and request.n_cpu_moe and not self._n_cpu_moe:
+            raise BackendError(f"{request.artifact.name} has no experts in those layers: leave --n-cpu-moe out")
+        params = self._model_params = self._llama.llama_model_default_params()
+        params.n_gpu_layers = n_gpu_layers
+        params.use_extra_bufts = request.engine_options.get("use_extra_bufts", True)
+        params.split_mode = placement.SPLIT_MODES[request.split_mode]
+        # Always named: left to itself, llama.cpp takes whatever this process has registered.
+        self._device_list = overrides.device_list(devices)
+        params.devices = ctypes.addressof(self._device_list)
+        if request.tensor_split:
+            self._shares = overrides.shares(request.tensor_split, self._llama.llama_max_devices())
+            params.tensor_split = self._shares
+        if request.n_cpu_moe:
+            self._overrides = overrides.experts_on_host(request.n_cpu_moe)
+            params.tensor_buft_overrides = ctypes.addressof(self._overrides)
         self._log.attach(self._llama)  # again: llama.cpp has one log, and somebody else may have taken it
         self._log.clear()
-        path = str(self._request.artifact)
+        path = str(request.artifact)
         self._model = self._llama.llama_model_load_from_file(path.encode(), self._model_params)
         if not self._model:
             # The row that gets the message must not hold a home directory.
-            reason = self._log.take_errors().replace(path, self._request.artifact.name)
-            raise _failure(self._request.artifact.name, reason)
+            reason = self._log.take_errors().replace(path, request.artifact.name)
+            raise _failure(request.artifact.name, reason)
         log = self._log.text()
         self._load_mode = engine_log.load_mode(log)
         self._model_buffers = engine_log.buffer_bytes(log)
-        self._layer_gpus = [
-            gpu
-            for device in engine_log.layer_devices(log)
-            for gpu in gpu_registry.gpus()
-            if gpu.accelerator.id == device and engine_log.on_device(self._model_buffers, device)
-        ]
+        self._layer_devices = engine_log.layer_devices(log)
+        self._layer_bytes = tiers.layer_bytes(tensors, len(self._layer_devices) - 1, request.n_cpu_moe)
 
     def _check_loaded(self) -> None:
         request, found = self._request, self._weight_format()
         if request.weight_format not in {None, found}:
             raise BackendError(f"{request.artifact.name} holds {found} weights, not {request.weight_format}")
-        if request.device not in {"auto", "cpu"} and request.n_gpu_layers != 0 and not self._layer_gpus:
+        if request.device not in {"auto", "cpu"} and request.n_gpu_layers != 0 and not self._gpu_layers():
             raise BackendError(
                 f"llama.cpp put no layer on device {request.device!r}, which may lack kernels for {found} "
                 "weights: use --device cpu"
@@ -111,10 +124,11 @@ class LlamaCppSession(Session):
         """The context length that the file states."""
         return self._llama.llama_model_n_ctx_train(self._model) or None
 
-    def allocate(self, context_tokens: int, batch: int) -> None:
+    def allocate(self, context_tokens: int, batch: int, *, kv_cache: bool = True) -> None:  # noqa: ARG002
         """Make a new `llama_context`; llama.cpp rounds each sequence up to a multiple of 256 tokens.
 
-        Each sequence gets a stream of its own in the KV cache (`kv_unified` off), as in batched-bench.
+        Each sequence gets a stream of its own in the KV cache (`kv_unified` off), as in batched-bench. llama.cpp
+        attends through its cache, so it makes one in any case.
         """
         if batch > self._request.n_batch:
             raise BackendError(f"{batch} sequences need a batch of as many tokens: -b is {self._request.n_batch}")
@@ -125,6 +139,7 @@ class LlamaCppSession(Session):
         params.n_batch = self._request.n_batch
         params.n_ubatch = self._request.n_ubatch
         params.n_threads = params.n_threads_batch = self._request.n_threads
+        params.offload_kqv = self._request.kv_offload
         params.flash_attn_type = placement.FLASH_ATTENTION[self._request.flash_attn]
         params.type_k = _ggml_type(self._kv_format(self._request.kv_k_format))
         params.type_v = _ggml_type(self._kv_format(self._request.kv_v_format))
@@ -191,6 +206,12 @@ class LlamaCppSession(Session):
                 ids[row] = self._logits_row(row).argmax()
             yield ids
 
+    def recompute(self, tokens: Ids, first: int) -> Iterator[Ids]:
+        """Clear the cache and prefill, step by step."""
+        for end in range(first, tokens.shape[1] + 1):
+            self.reset()
+            yield self.prefill(tokens[:, :end])
+
     def logits(self, tokens: Ids) -> Logits:
         """Like prefill, in chunks of `n_ubatch`: llama.cpp keeps room for every logit of a chunk."""
         batch, n = tokens.shape
@@ -242,22 +263,24 @@ class LlamaCppSession(Session):
     def facts(self) -> Facts:
         """Read from the loaded file and the engine's log."""
         llama, params = self._llama, self._model_params
-        gpus = list(dict.fromkeys(self._layer_gpus))
+        places = self._tiers()
+        used = [tier for tier in places if tier.layers and tier.memory != "cpu"]
         unavailable = {}
         if self._flash_attention is None:
             unavailable["flash_attn"] = "llama.cpp decides when it allocates the KV cache"
-        totals = [gpu.accelerator.memory_bytes for gpu in gpus]
+        ids = ",".join(tier.memory for tier in used)
+        totals = [device.memory_bytes for device in self._devices if device.id in ids.split(",")]
         if None in totals:
             unavailable["device_memory_bytes"] = "llama.cpp does not tell this device's memory"
         return Facts(
             backend_version=llama.__version__,
             engine_build=_build(),
             engine_mode="llama_decode",
-            device=",".join(gpu.accelerator.id for gpu in gpus) or "cpu",
-            device_name=", ".join(gpu.accelerator.name for gpu in gpus) or None,
+            device=ids or "cpu",
+            device_name=", ".join(tier.name for tier in used if tier.name) or None,
             device_memory_bytes=sum(total for total in totals if total) if totals and None not in totals else None,
             n_threads=self._request.n_threads,
-            gpu_layers_effective=len(self._layer_gpus),
+            gpu_layers_effective=self._gpu_layers(),
             flash_attn=self._flash_attention,
             n_params=llama.llama_model_n_params(self._model),
             weight_format=self._weight_format(),
@@ -268,12 +291,22 @@ class LlamaCppSession(Session):
             engine_settings={
                 "load_mode": self._load_mode,
                 "use_extra_bufts": params.use_extra_bufts,
+                "split_mode": self._request.split_mode,
+                "tensor_split": list(self._request.tensor_split),
+                "n_cpu_moe": self._n_cpu_moe,
                 "argmax": "host",
                 "buffers": self._buffers(),
                 **self._context_settings(),
             },
+            tiers=places,
             unavailable=unavailable,
         )
+
+    def _tiers(self) -> tuple[Tier, ...]:
+        return tiers.tiers(self._layer_devices, self._layer_bytes, self._buffers(), self._devices)
+
+    def _gpu_layers(self) -> int:
+        return sum(len(tier.layers) for tier in self._tiers() if tier.memory != "cpu")
 
     def _context_settings(self) -> dict[str, Any]:
         if self._context is None:
@@ -299,9 +332,7 @@ class LlamaCppSession(Session):
         """
         unavailable = {}
         buffers = self._buffers()
-        device_bytes = sum(
-            sum(engine_log.on_device(buffers, gpu.accelerator.id).values()) for gpu in gpu_registry.gpus()
-        )
+        device_bytes = tiers.device_bytes(buffers, self._devices)
         kv_bytes = sum(uses.get("kv", 0) for uses in buffers.values())
         if not device_bytes:
             unavailable["peak_device_bytes"] = "llama.cpp holds nothing on a GPU"
@@ -356,12 +387,13 @@ def _ggml_type(kv_format: str) -> int:
 
 
 @functools.cache
-def _engine() -> tuple[ModuleType, EngineLog]:
+def engine() -> tuple[ModuleType, EngineLog]:
     """The library, started once a process, with its log led here instead of to the terminal."""
     import llama_cpp
 
     log = engine_log.EngineLog()
     log.attach(llama_cpp)
+    log.lead_last_words()
     llama_cpp.llama_backend_init()
     return llama_cpp, log
 
@@ -369,7 +401,7 @@ def _engine() -> tuple[ModuleType, EngineLog]:
 @functools.cache
 def _build() -> str:
     """What the library says of itself: `llama.cpp 0.5.0, ggml 0.25.3, CPU: AVX512 OPENMP`."""
-    llama, _ = _engine()
+    llama, _ = engine()
     info = " ".join(llama.llama_print_system_info().decode().split())
     on = info.replace(" = 1", "").replace(" : ", ": ").replace(" |", "")
-    return f"llama.cpp {llama.llama_version().decode()}, ggml {gpu_registry.ggml_version()}, {on.strip()}"
+    return f"llama.cpp {llama.llama_version().decode()}, ggml {ggml.version()}, {on.strip()}"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
+import sys
 from collections import deque
 from typing import TYPE_CHECKING
+
+from backends.llama_cpp import ggml
+from backends.llama_cpp.rpc import without_addresses
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -17,6 +22,7 @@ _BUFFER = re.compile(r"(\S+) +(model|KV|RS|compute|output) buffer size *= *([\d.
 _LAYER = re.compile(r"layer +(\d+) assigned to device (\S+?),")
 _FLASH_ATTENTION = re.compile(r"(?:flash_attn += |Flash Attention .*?)(enabled|disabled)")
 _LOAD_MODE = re.compile(r"load_mode = (\w+)")
+_SOURCE_LINE = re.compile(r"^.*?\.\w+:\d+: ")
 _NO_MEMORY = re.compile(r"alloc|out of memory|insufficient memory", re.IGNORECASE)
 
 
@@ -32,8 +38,17 @@ class EngineLog:
         self._callback = llama_cpp.llama_log_callback(self._record)
         llama_cpp.llama_log_set(self._callback, None)
 
+    def lead_last_words(self) -> None:
+        """Have ggml say in one line on stderr why it ends the process, and no more.
+
+        By itself it starts a debugger, which takes seconds and prints the paths of this machine.
+        """
+        declare = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+        self._last_words = declare(lambda text: print(last_words(text.decode(errors="replace")), file=sys.stderr))
+        ggml.function("ggml_set_abort_callback", ctypes.c_void_p, declare)(self._last_words)
+
     def _record(self, level: int, text: bytes, _user_data: int | None) -> None:
-        self._pieces.append((level, text.decode(errors="replace")))
+        self._pieces.append((level, without_addresses(text.decode(errors="replace"))))
 
     def clear(self) -> None:
         """Forget everything."""
@@ -50,6 +65,15 @@ class EngineLog:
         # A message starts with the name of the C++ function that logged it.
         messages = dict.fromkeys(line.partition(": ")[2] or line for line in lines)
         return "; ".join(list(messages)[:3]) or "llama.cpp gave no reason"
+
+
+def last_words(text: str) -> str:
+    """Why ggml ends the process, without the line of its source and without an RPC server's address.
+
+    Args:
+        text: "…/ggml-rpc.cpp:566: Remote RPC server crashed or returned malformed response".
+    """
+    return f"llama.cpp: {without_addresses(_SOURCE_LINE.sub('', text.strip()))}"
 
 
 def tells_of_no_memory(message: str) -> bool:

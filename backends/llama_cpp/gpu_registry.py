@@ -3,71 +3,98 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from dataclasses import dataclass
 from typing import Any
 
 from backends.base import Accelerator
+from backends.llama_cpp.ggml import Pointer, Size, Text, function
 
 # ggml_backend_dev_type: GPU, and IGPU (one that shares the host's memory). BLAS and AMX (ACCEL) are none.
-_GPU_TYPES = (1, 2)
+_CPU_TYPE, _GPU_TYPE, _INTEGRATED_TYPE = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that this build of llama.cpp can use, and its `ggml_backend_dev_t`."""
+    """A device, beside the CPU, that this build of llama.cpp can use, and its `ggml_backend_dev_t`."""
 
     handle: int
     accelerator: Accelerator
+    integrated: bool = False  # shares the host's memory
+    bus: str | None = None  # where the hardware is: the same GPU may be there through CUDA and through Vulkan
 
 
 def gpus() -> list[Gpu]:
-    """Every GPU, in llama.cpp's order."""
-    registry, base = _libraries()
-    handles = [registry.ggml_backend_dev_get(index) for index in range(registry.ggml_backend_dev_count())]
+    """Every GPU of this machine, in the registry's order. Devices over RPC are in `rpc.connect`."""
+    count: int = function("ggml_backend_dev_count", Size)()
+    handles = [function("ggml_backend_dev_get", Pointer, Size)(index) for index in range(count)]
     return [
-        Gpu(handle, _accelerator(base, handle))
-        for handle in handles
-        if base.ggml_backend_dev_type(handle) in _GPU_TYPES
+        _gpu(handle) for handle in handles if _type(handle) in {_GPU_TYPE, _INTEGRATED_TYPE} and not _is_remote(handle)
     ]
 
 
-def ggml_version() -> str:
-    """Version of the ggml library that llama.cpp computes with."""
-    _, base = _libraries()
-    version: bytes = base.ggml_version()
-    return version.decode()
+def usual_gpus() -> list[Gpu]:
+    """The GPUs that llama.cpp takes where none is named: one entry a bus, integrated ones only if there is no other."""
+    everything = gpus()
+    chosen = [gpu for gpu in everything if not gpu.integrated] or everything
+    return [
+        gpu
+        for index, gpu in enumerate(chosen)
+        if gpu.bus is None or gpu.bus not in {earlier.bus for earlier in chosen[:index]}
+    ]
 
 
-def _accelerator(base: ctypes.CDLL, handle: int) -> Accelerator:
-    free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    base.ggml_backend_dev_memory(handle, ctypes.byref(free), ctypes.byref(total))
-    return Accelerator(
-        id=base.ggml_backend_dev_name(handle).decode(),
-        name=base.ggml_backend_dev_description(handle).decode(),
-        memory_bytes=total.value or None,
+def cpu() -> Gpu:
+    """The CPU as ggml sees it, with the system's memory."""
+    return _gpu(function("ggml_backend_dev_by_type", Pointer, ctypes.c_int)(_CPU_TYPE))
+
+
+def memory(handle: int) -> tuple[int, int]:
+    """Free and total bytes of a device; 0 and 0 where it does not tell."""
+    free, total = Size(), Size()
+    size = ctypes.POINTER(Size)
+    function("ggml_backend_dev_memory", None, Pointer, size, size)(handle, free, total)
+    return free.value, total.value
+
+
+def device_name(handle: int) -> str:
+    """The engine's own name: "CUDA0", "RPC0"."""
+    name: bytes = function("ggml_backend_dev_name", Text, Pointer)(handle)
+    return name.decode()
+
+
+class _Properties(ctypes.Structure):
+    """`ggml_backend_dev_props`."""
+
+    _fields_ = (
+        ("name", Text),
+        ("description", Text),
+        ("memory_free", Size),
+        ("memory_total", Size),
+        ("type", ctypes.c_int),
+        ("device_id", Text),
+        ("caps", ctypes.c_bool * 16),  # five by now; those that a later version adds must not be written elsewhere
     )
 
 
-@functools.cache
-def _libraries() -> tuple[ctypes.CDLL, ctypes.CDLL]:
-    """The registry's and the devices' library: on Windows a symbol is found only in its own."""
-    from llama_cpp._ctypes_extensions import load_shared_library
-    from llama_cpp.llama_cpp import _base_path
-
-    device, size = ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)
-    registry = load_shared_library("ggml", _base_path)
-    _declare(registry.ggml_backend_dev_count, ctypes.c_size_t)
-    _declare(registry.ggml_backend_dev_get, device, ctypes.c_size_t)
-    base = load_shared_library("ggml-base", _base_path)
-    _declare(base.ggml_backend_dev_type, ctypes.c_int, device)
-    _declare(base.ggml_backend_dev_name, ctypes.c_char_p, device)
-    _declare(base.ggml_backend_dev_description, ctypes.c_char_p, device)
-    _declare(base.ggml_backend_dev_memory, None, device, size, size)
-    _declare(base.ggml_version, ctypes.c_char_p)
-    return registry, base
+def _gpu(handle: int) -> Gpu:
+    properties = _Properties()
+    function("ggml_backend_dev_get_props", None, Pointer, Pointer)(handle, ctypes.addressof(properties))
+    return Gpu(
+        handle,
+        Accelerator(
+            id=properties.name.decode(),
+            name=properties.description.decode(),
+            memory_bytes=properties.memory_total or None,
+        ),
+        integrated=properties.type == _INTEGRATED_TYPE,
+        bus=properties.device_id and properties.device_id.decode(),
+    )
 
 
-def _declare(function: Any, result: Any, *arguments: Any) -> None:
-    function.restype = result
-    function.argtypes = arguments
+def _type(handle: int) -> Any:
+    return function("ggml_backend_dev_type", ctypes.c_int, Pointer)(handle)
+
+
+def _is_remote(handle: int) -> bool:
+    registry = function("ggml_backend_dev_backend_reg", Pointer, Pointer)(handle)
+    return bool(function("ggml_backend_reg_name", Text, Pointer)(registry) == b"RPC")

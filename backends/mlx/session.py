@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 import numpy as np
-from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_prompt_cache
+from mlx_lm.models.cache import can_trim_prompt_cache, trim_prompt_cache
 from mlx_lm.utils import get_total_parameters
 
 from backends.base import BackendError, Facts, Memory, Session
-from backends.mlx import devices, weights
+from backends.mlx import caches, devices, weights
 from backends.mlx.errors import engine_errors
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 # What generate_step does by default: tokens a prefill piece, and steps between two clearings of the buffer cache.
 _PREFILL_STEP = 2048
 _CLEAR_CACHE_STEPS = 256
-# mlx-lm's KVCache grows by this many tokens.
-_KV_STEP = 256
 
 # Environment variables with which MLX changes its speed or its rounding.
 _ENVIRONMENT = (
@@ -48,20 +46,22 @@ class MlxSession(Session):
         self._stream = mx.new_stream(device)
         self._cache: list[Any] = []
         self._context = 0
+        self._uses_cache = True
         self._used = 0
         # A graph that is never computed tells the width and the type of what the model returns.
         with engine_errors(f"mlx-lm cannot run {request.artifact.name}"):
             logits = model(mx.zeros((1, 1), mx.int32))
         self._vocab_size = int(logits.shape[-1])
-        self._kv_format = weights.format_of(logits.dtype)
+        model_format = weights.format_of(logits.dtype)
+        self._kv_bits, self._kv_format = caches.choose(request.kv_k_format, request.kv_v_format, model_format)
+        if self._kv_bits:
+            with engine_errors(f"mlx-lm cannot keep a KV cache of {self._kv_bits} bits of {request.artifact.name}"):
+                model(mx.zeros((1, 1), mx.int32), cache=caches.make(model, self._kv_bits))
         self._weight_format = request.weight_format or weights.stored_format(model, config)
         # MLX's gathered matrix product, which picks the experts, has no other kernel on the CPU.
         experts = config.get("num_experts") or config.get("num_local_experts")
         if experts and not self._on_gpu and self._weight_format != "f32":
             raise BackendError("mlx computes experts on the CPU in float32 only: use -w f32, or another engine")
-        for asked in (request.kv_k_format, request.kv_v_format):
-            if asked not in {"auto", self._kv_format}:
-                raise BackendError(f"mlx keeps keys and values as {self._kv_format} here, not as {asked}")
         if 0 <= request.n_gpu_layers < self._gpu_layers():
             raise BackendError(f"mlx puts all layers on the GPU, not {request.n_gpu_layers}: use -ngl -1")
         # mlx-lm keeps this much resident while it generates.
@@ -79,13 +79,14 @@ class MlxSession(Session):
         config = self._config.get("text_config") or self._config
         return config.get("max_position_embeddings") or config.get("n_positions")
 
-    def allocate(self, context_tokens: int, batch: int) -> None:  # noqa: ARG002 (the first tokens bring the batch)
-        """Start an empty cache: mlx-lm's grow as tokens arrive, so nothing is allocated here."""
+    def allocate(self, context_tokens: int, batch: int, *, kv_cache: bool = True) -> None:  # noqa: ARG002
+        """Start an empty cache: mlx-lm's grow as tokens arrive, and the first ones bring the batch."""
         # Past a table of positions MLX reads whatever lies there, without an error.
         if self.max_context and context_tokens > self.max_context:
             raise BackendError(f"the model was made for {self.max_context} tokens, not {context_tokens}")
         self._context = context_tokens
-        self.reset()
+        self._uses_cache = kv_cache
+        self._cache, self._used = self._empty_cache(), 0
         mx.clear_cache()
         mx.reset_peak_memory()
 
@@ -95,9 +96,8 @@ class MlxSession(Session):
         if keep and can_trim_prompt_cache(self._cache):
             trim_prompt_cache(self._cache, self._used - keep)
             self._used = keep
-        else:
-            self._cache = make_prompt_cache(self._model)
-            self._used = 0
+        elif keep < self._used:
+            self._cache, self._used = self._empty_cache(), 0
         return self._used
 
     def prefill(self, tokens: Ids) -> Ids:
@@ -116,18 +116,16 @@ class MlxSession(Session):
         """The next step is in flight before the ids of the current one are read."""
         steps = tokens.shape[1]
         self._require_room(steps)
-        with engine_errors("decode failed"):
-            inputs = mx.array(tokens)
-            following = self._next_ids(inputs[:, :1])
-            mx.async_eval(following)
-            for step in range(steps):
-                current = following
-                if step + 1 < steps:
-                    following = self._next_ids(inputs[:, step + 1 : step + 2])
-                    mx.async_eval(following)
-                yield _to_host(current)
-                if step % _CLEAR_CACHE_STEPS == 0:
-                    mx.clear_cache()
+        inputs = mx.array(tokens)
+        yield from self._one_ahead(self._next_ids(inputs[:, step : step + 1]) for step in range(steps))
+
+    def recompute(self, tokens: Ids, first: int) -> Iterator[Ids]:
+        """The model without a cache object; queued as in `decode`."""
+        n = tokens.shape[1]
+        self._require_room(n)
+        inputs = mx.array(tokens)
+        with weights.last_position_only(self._model):
+            yield from self._one_ahead(self._uncached_ids(inputs[:, :end]) for end in range(first, n + 1))
 
     def logits(self, tokens: Ids) -> Logits:
         """In the pieces of a prefill, each with the LM head at every position."""
@@ -164,7 +162,7 @@ class MlxSession(Session):
             weight_bytes=sum(array.nbytes for array in weights.arrays(self._model.parameters())),
             kv_k_format=self._kv_format,
             kv_v_format=self._kv_format,
-            kv_allocated_tokens=self._kv_allocated_tokens(),
+            kv_allocated_tokens=caches.allocated_tokens(self._cache, self._context),
             engine_settings={
                 "prefill_step_size": _PREFILL_STEP,
                 "clear_cache_steps": _CLEAR_CACHE_STEPS,
@@ -180,12 +178,12 @@ class MlxSession(Session):
         unavailable = {}
         if not self._on_gpu:
             unavailable["peak_device_bytes"] = "the model runs on the CPU"
-        kv_cache_bytes = sum(array.nbytes for array in self._kv_arrays())
-        if not kv_cache_bytes:
+        kv_cache_bytes = caches.n_bytes(self._cache)
+        if not kv_cache_bytes and self._uses_cache:
             unavailable["kv_cache_bytes"] = "MLX allocates the KV cache as tokens arrive"
         return Memory(
             peak_device_bytes=mx.get_peak_memory() if self._on_gpu else None,
-            kv_cache_bytes=kv_cache_bytes or None,
+            kv_cache_bytes=None if "kv_cache_bytes" in unavailable else kv_cache_bytes,
             unavailable=unavailable,
         )
 
@@ -197,6 +195,9 @@ class MlxSession(Session):
         mx.clear_cache()
         if self._wired_bytes:
             mx.set_wired_limit(self._wired_bytes_before)
+
+    def _empty_cache(self) -> list[Any]:
+        return caches.make(self._model, self._kv_bits) if self._uses_cache else []
 
     def _require_room(self, n: int) -> None:
         if self._used + n > self._context:
@@ -214,20 +215,26 @@ class MlxSession(Session):
         with mx.stream(self._stream):
             return mx.argmax(logits[:, -1, :], axis=-1)
 
+    def _uncached_ids(self, prefix: mx.array) -> mx.array:
+        with mx.stream(self._stream):
+            return mx.argmax(self._model(prefix)[:, -1, :], axis=-1)
+
+    def _one_ahead(self, steps: Iterator[mx.array]) -> Iterator[Ids]:
+        """Bring each step's `[batch]` ids to the host while the device computes the next step."""
+        with engine_errors("decode failed"):
+            current = next(steps)
+            mx.async_eval(current)
+            for done, following in enumerate(steps):
+                mx.async_eval(following)
+                yield _to_host(current)
+                current = following
+                if done % _CLEAR_CACHE_STEPS == 0:
+                    mx.clear_cache()
+            yield _to_host(current)
+
     def _gpu_layers(self) -> int:
         """The repeating layers and the output layer, or none."""
         return len(self._model.layers) + 1 if self._on_gpu else 0
-
-    def _kv_arrays(self) -> list[mx.array]:
-        """Every array that the cache holds: a layer's `state` may show only the part in use."""
-        layers = [part for layer in self._cache for part in getattr(layer, "caches", (layer,))]
-        return weights.arrays([vars(layer) for layer in layers])
-
-    def _kv_allocated_tokens(self) -> int:
-        """What the largest layer holds room for; before the first token, what the context will take."""
-        keys = [getattr(layer, "keys", None) for layer in self._cache]
-        held = max((array.shape[2] for array in keys if array is not None), default=0)
-        return held or -(-self._context // _KV_STEP) * _KV_STEP
 
 
 def _to_host(ids: mx.array) -> Ids:

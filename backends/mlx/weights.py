@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
@@ -13,9 +14,11 @@ from backends.base import BackendError
 from backends.mlx.errors import engine_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _DTYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
+_USUAL_GROUP = 64  # weights that share a scale and a bias, where mlx-lm is told nothing else
 
 
 def load(artifact: Path, weight_format: str | None) -> tuple[Any, dict[str, Any]]:
@@ -44,9 +47,11 @@ def format_of(dtype: mx.Dtype) -> str:
 
 
 def stored_format(model: Any, config: dict[str, Any]) -> str:
-    """The format of the largest parameter, or the bits of a quantised model: "q4"."""
-    if "quantization" in config:
-        return f"q{config['quantization']['bits']}"
+    """The format of the largest parameter, or MLX's name of a quantised model's: "4bit", "4bit-g32", "mxfp4"."""
+    if told := config.get("quantization"):
+        if (mode := told.get("mode", "affine")) != "affine":
+            return str(mode)
+        return f"{told['bits']}bit" + ("" if told["group_size"] == _USUAL_GROUP else f"-g{told['group_size']}")
     return format_of(max(arrays(model.parameters()), key=lambda array: array.nbytes).dtype)
 
 
@@ -54,6 +59,41 @@ def arrays(tree: Any) -> list[mx.array]:
     """The arrays among the leaves of nested dictionaries and lists."""
     leaves: Any = tree_flatten(tree)
     return [leaf for _, leaf in leaves if isinstance(leaf, mx.array)]
+
+
+@contextmanager
+def last_position_only(model: Any) -> Iterator[None]:
+    """Hand the LM head the last position alone: mlx-lm's models compute the logits of all.
+
+    The stack of layers gets a class of its own meanwhile, so that the model finds everything else in its place.
+
+    Raises:
+        BackendError: the model has no such stack.
+    """
+    stack = _stack(model)
+    whole = type(stack)
+
+    class LastPosition(whole):  # type: ignore[misc, valid-type]
+        def __call__(self, *arguments: Any, **named: Any) -> mx.array:
+            hidden: mx.array = super().__call__(*arguments, **named)
+            return hidden[:, -1:]
+
+    stack.__class__ = LastPosition
+    try:
+        yield
+    finally:
+        stack.__class__ = whole
+
+
+def _stack(model: Any) -> Any:
+    """The part of a model that holds its layers, and whose output the LM head takes; its name differs."""
+    first = model.layers[0]
+    for module in model.modules():
+        if module is not model and any(
+            isinstance(part, list) and part and part[0] is first for part in module.values()
+        ):
+            return module
+    raise BackendError(f"mlx-lm's {model.model_type} keeps its layers beside its LM head: it runs with a KV cache only")
 
 
 def _cast(model: Any, dtype: mx.Dtype) -> None:

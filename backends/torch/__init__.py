@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     from backends.base import LoadRequest
     from backends.torch.session import TorchSession
 
-_DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", None: "auto"}
+_DTYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", None: "auto"}
 _ONLY_THIS_DIRECTORY = {"local_files_only": True, "trust_remote_code": False}
 
 
 def describe() -> EngineInfo:
-    """The version of torch, the accelerators that it sees, and the model types of transformers."""
+    """The version of torch, the accelerators that it sees, and the model types and KV caches of transformers."""
     import torch
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+    from backends.torch.caches import kinds
     from backends.torch.session import build
 
-    return EngineInfo(torch.__version__, build(), _accelerators(), tuple(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
+    model_types = tuple(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+    return EngineInfo(torch.__version__, build(), _accelerators(), model_types, cache_kinds=kinds())
 
 
 def load(request: LoadRequest) -> TorchSession:
@@ -104,7 +106,7 @@ def _told_in_one_line(request: LoadRequest) -> Iterator[None]:
 
 def _refuse_what_torch_cannot(request: LoadRequest, device: torch.device, config: Any) -> None:
     if request.weight_format not in _DTYPES:
-        raise BackendError(f"the torch backend loads f32, f16 and bf16 weights, not {request.weight_format}")
+        raise BackendError(f"the torch backend loads f64, f32, f16 and bf16 weights, not {request.weight_format}")
     if request.flash_attn != "auto":
         raise BackendError("the torch backend chooses its attention kernel itself: leave flash attention at auto")
     layers, asked = config.get_text_config().num_hidden_layers, request.n_gpu_layers

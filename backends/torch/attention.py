@@ -49,9 +49,24 @@ class KvCache(Cache):
         self._values: list[torch.Tensor] = []
 
     @property
-    def buffers(self) -> list[torch.Tensor]:
-        """Every allocated tensor."""
-        return self._keys + self._values
+    def past(self) -> KvCache:
+        """What the model is given."""
+        return self
+
+    @property
+    def allocated_tokens(self) -> int:
+        """Tokens a sequence for which there is memory: all from the first one on."""
+        return self.capacity
+
+    @property
+    def n_bytes(self) -> int:
+        """Of its tensors."""
+        return sum(buffer.nbytes for buffer in self._keys + self._values)
+
+    def cut(self, keep: int) -> int:
+        """Cuts anywhere: every layer keeps its whole context, also one with a sliding window."""
+        self.length = min(keep, self.length)
+        return self.length
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_: Any, **__: Any

@@ -25,6 +25,7 @@ import transformers
 
 from backends.base import BackendError, Facts, Memory, OutOfMemoryError, Session
 from backends.torch.attention import ATTENTION, SPLIT, KvCache, register
+from backends.torch.caches import LibraryCache, choose
 from backends.torch.linear import linear_products, prefers_onednn
 from backends.torch.steps import ASYNCHRONOUS, IdRing, StaticStep, inductor_options
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from backends.base import Ids, LoadRequest, Logits
 
 MODES = ("eager", "compiled", "cuda-graph")
-FORMATS = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+FORMATS = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 
 
 class TorchSession(Session):
@@ -42,7 +43,8 @@ class TorchSession(Session):
 
     Args:
         model: A transformers causal language model.
-        request: `engine_options` may hold "torch_mode": "auto" (default) or one of `MODES`.
+        request: `engine_options` may hold "torch_mode": "auto" (default) or one of `MODES`; and "cache": one of
+            `caches.kinds()`, whose cache is used instead of the backend's own, in eager steps.
 
     Raises:
         BackendError: the model, the mode or the KV format is none that this backend can run.
@@ -52,21 +54,19 @@ class TorchSession(Session):
         self._model = model.eval().requires_grad_(False)
         self._device = torch.device(model.device)
         self._config = model.config.get_text_config()
-        self._asked_mode = _asked_mode(request, self._device)
         self._format = FORMATS[model.dtype]
-        for asked in (request.kv_k_format, request.kv_v_format):
-            if asked not in {"auto", self._format}:
-                raise BackendError(
-                    f"the torch backend keeps the KV cache in the model's format, {self._format}: not {asked}"
-                )
+        options = dict(request.engine_options)
+        formats = (request.kv_k_format, request.kv_v_format)
+        # None: the backend's own cache
+        self._cache_kind, self._kv_format = choose(options.pop("cache", None), formats, model, self._format)
+        self._asked_mode = _asked_mode(options, self._device, self._cache_kind)
         self._weight_bytes = sum(weight.nbytes for weight in model.parameters())
-        register()
-        _use_own_attention(model)
+        _use_attention(model, own=self._cache_kind is None)
         model.get_output_embeddings().register_forward_pre_hook(_dense)
         # transformers 5.24 renamed the argument, and warns about the old name.
         parameters = inspect.signature(type(model).forward).parameters
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
-        self._cache: KvCache | None = None
+        self._cache: KvCache | LibraryCache | None = None
         self._static: StaticStep | None = None
         self._settings: dict[str, Any] = {}
         self._batch = 0
@@ -84,7 +84,7 @@ class TorchSession(Session):
         limit: int | None = getattr(self._config, "max_position_embeddings", None)
         return limit
 
-    def allocate(self, context_tokens: int, batch: int) -> None:
+    def allocate(self, context_tokens: int, batch: int, *, kv_cache: bool = True) -> None:
         """Allocate exactly that many tokens; in the modes with fixed shapes, rounded up to a multiple of 128."""
         if self.max_context is not None and context_tokens > self.max_context:
             raise BackendError(f"{context_tokens} tokens exceed the model's context of {self.max_context}")
@@ -94,7 +94,11 @@ class TorchSession(Session):
             if self._device.type in ASYNCHRONOUS:
                 torch.accelerator.empty_cache()
                 torch.accelerator.reset_peak_memory_stats(self._device)
-            self._allocate(context_tokens, batch)
+            self._batch = batch
+            if kv_cache:
+                self._allocate(context_tokens)
+            else:
+                self._positions = torch.arange(context_tokens, device=self._device).unsqueeze(0)
             self._ring = IdRing(batch, self._device)
         self.mode = ""
 
@@ -123,10 +127,8 @@ class TorchSession(Session):
             raise BackendError(f"torch cannot run {mode!r} here: {self._settings}")
 
     def reset(self, keep_tokens: int = 0) -> int:
-        """Cuts anywhere: every layer keeps its whole context, also one with a sliding window."""
-        cache = self._allocated()
-        cache.length = min(keep_tokens, cache.length)
-        return cache.length
+        """See the cache's `cut`: the backend's own cuts anywhere."""
+        return self._allocated().cut(keep_tokens)
 
     def prefill(self, tokens: Ids) -> Ids:
         """Argmax on the device."""
@@ -142,6 +144,16 @@ class TorchSession(Session):
             with _translated_errors():
                 self.use(self._asked_mode)
         return self._steps(cache, tokens)
+
+    def recompute(self, tokens: Ids, first: int) -> Iterator[Ids]:
+        """`use_cache=False`, the next step enqueued as in `decode`."""
+        n, room = tokens.shape[1], self._positions.shape[1]
+        if n > room:
+            raise BackendError(f"{n} tokens exceed the {room} asked for")
+        with _translated_errors():
+            inputs = self._to_device(tokens)
+            ends = range(first, n + 1)
+            yield from self._one_ahead(self._uncached_ids(inputs[:, :end]) for end in ends)
 
     def logits(self, tokens: Ids) -> Logits:
         """Converted to float32 on the host."""
@@ -167,16 +179,16 @@ class TorchSession(Session):
             n_params=sum(weight.numel() for weight in self._model.parameters()),
             weight_format=self._format,
             weight_bytes=self._weight_bytes,
-            kv_k_format=self._format,
-            kv_v_format=self._format,
-            kv_allocated_tokens=self._cache.capacity if self._cache is not None else 0,
+            kv_k_format=self._kv_format,
+            kv_v_format=self._kv_format,
+            kv_allocated_tokens=self._cache.allocated_tokens if self._cache is not None else 0,
             engine_settings={
                 "transformers": transformers.__version__,
                 "torch_mode": self._asked_mode,
-                "kv_cache": "views" if mode == "eager" else "whole buffer, masked",
+                "kv_cache": self._cache_in_use(mode),
                 "steps_ahead": 1 if self._device.type in ASYNCHRONOUS else 0,
                 "argmax": "device",
-                "decode_linear": {True: "onednn", False: "native", None: None}[self._onednn.get(self._batch)],
+                "decode_linear": self._linear_in_use(),
                 "float32_matmul_precision": torch.get_float32_matmul_precision(),
                 "experts": getattr(self._config, "_experts_implementation", None),
                 **self._settings,
@@ -184,10 +196,19 @@ class TorchSession(Session):
             unavailable=unavailable,
         )
 
+    def _cache_in_use(self, mode: str) -> str:
+        if self._cache is None:
+            return "none"
+        return self._cache_kind or ("views" if mode == "eager" else "whole buffer, masked")
+
+    def _linear_in_use(self) -> str | None:
+        """Whose matrix products a decode step takes; None where there is no choice: of several tokens, on a GPU."""
+        onednn = self._onednn.get(self._batch) if self._cache is not None else None
+        return {True: "onednn", False: "native", None: None}[onednn]
+
     def memory(self) -> Memory:
         """The accelerator's allocator counts its own peak; MPS has no such counter."""
-        buffers = self._cache.buffers if self._cache is not None else []
-        kv_cache_bytes = sum(buffer.nbytes for buffer in buffers)
+        kv_cache_bytes = self._cache.n_bytes if self._cache is not None else 0
         if self._device.type in ASYNCHRONOUS:
             return Memory(torch.accelerator.max_memory_allocated(self._device), kv_cache_bytes)
         reason = "the model is on the CPU" if self._device.type == "cpu" else "torch has no peak counter on MPS"
@@ -201,22 +222,28 @@ class TorchSession(Session):
             torch.accelerator.empty_cache()
 
     @torch.inference_mode()
-    def _allocate(self, context_tokens: int, batch: int) -> None:
-        eager = self._asked_mode == "eager" or (self._asked_mode == "auto" and self._device.type != "cuda")
-        capacity = context_tokens if eager else -(-context_tokens // SPLIT) * SPLIT
-        self._cache = cache = KvCache(capacity)
-        self._batch = batch
-        self._positions = torch.arange(capacity, device=self._device).unsqueeze(0)
-        token = torch.zeros(batch, 1, dtype=torch.int64, device=self._device)
+    def _allocate(self, context_tokens: int) -> None:
+        token = torch.zeros(self._batch, 1, dtype=torch.int64, device=self._device)
+        position = torch.zeros(1, 1, dtype=torch.int64, device=self._device)
+        if self._batch not in self._onednn and self._device.type == "cpu":
+            # No cache yet, and none needed: it takes no part in a matrix product.
+            self._onednn[self._batch] = prefers_onednn(lambda: self._forward(token, position))
+        self._cache = cache = self._new_cache(context_tokens)
+        self._positions = torch.arange(cache.capacity, device=self._device).unsqueeze(0)
         # Only the model knows the shape of each layer's keys and values: one token makes it tell.
-        self._forward(token, self._positions[:, :1])
-        if batch not in self._onednn and self._device.type == "cpu":
-            self._onednn[batch] = prefers_onednn(lambda: self._forward(token, self._positions[:, :1]))
-        cache.length = 0
+        self._forward(token, position)
+        cache.length = 1
+        cache.cut(0)
+
+    def _new_cache(self, context_tokens: int) -> KvCache | LibraryCache:
+        if self._cache_kind is not None:
+            return LibraryCache(self._cache_kind, self._config, context_tokens, self._kv_format)
+        eager = self._asked_mode == "eager" or (self._asked_mode == "auto" and self._device.type != "cuda")
+        return KvCache(context_tokens if eager else -(-context_tokens // SPLIT) * SPLIT)
 
     def _static_step(self) -> StaticStep:
         cache = self._allocated()
-        if cache.capacity % SPLIT:
+        if isinstance(cache, LibraryCache) or cache.capacity % SPLIT:
             raise BackendError("a session made for eager steps has no cache for fixed shapes")
         with torch.inference_mode():
             spare = min(cache.capacity, self.max_context or cache.capacity) - 1  # a decode needs it last
@@ -239,12 +266,12 @@ class TorchSession(Session):
         self, tokens: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor | None = None, keep: int = 1
     ) -> torch.Tensor:
         """`[batch, n]` tokens, `[1, n]` positions -> logits of the last `keep` (0: all) positions."""
-        arguments = {self._cache_name: self._cache}
+        arguments = {self._cache_name: self._cache.past} if self._cache is not None else {}
         logits: torch.Tensor = self._model(
             tokens,
             position_ids=positions,
             attention_mask=mask,
-            use_cache=True,
+            use_cache=self._cache is not None,
             logits_to_keep=keep,
             **arguments,
         ).logits
@@ -259,20 +286,30 @@ class TorchSession(Session):
         cache.length += n
         return logits
 
-    def _steps(self, cache: KvCache, tokens: Ids) -> Iterator[Ids]:
-        steps, ring = tokens.shape[1], self._ring
+    def _steps(self, cache: KvCache | LibraryCache, tokens: Ids) -> Iterator[Ids]:
         with _translated_errors():
             inputs = self._to_device(tokens)
             if self._static is not None:
                 self._static.begin(inputs, cache.length)
-            for step in range(steps + ring.ahead):
-                if step < steps:
-                    ring.push(step, self._step(cache, inputs, step))
-                if step >= ring.ahead:
-                    yield ring.pop(step - ring.ahead)
+            yield from self._one_ahead(self._step(cache, inputs, step) for step in range(tokens.shape[1]))
+
+    def _one_ahead(self, enqueued: Iterator[torch.Tensor]) -> Iterator[Ids]:
+        """Bring each step's `[batch]` ids to the host; where the device is asynchronous, with the next one enqueued."""
+        ring, step = self._ring, -1
+        for step, ids in enumerate(enqueued):
+            ring.push(step, ids)
+            if step >= ring.ahead:
+                yield ring.pop(step - ring.ahead)
+        if ring.ahead and step >= 0:
+            yield ring.pop(step)
 
     @torch.inference_mode()
-    def _step(self, cache: KvCache, inputs: torch.Tensor, step: int) -> torch.Tensor:
+    def _uncached_ids(self, prefix: torch.Tensor) -> torch.Tensor:
+        logits = self._forward(prefix, self._positions[:, : prefix.shape[1]])
+        return logits[:, -1].argmax(-1)
+
+    @torch.inference_mode()
+    def _step(self, cache: KvCache | LibraryCache, inputs: torch.Tensor, step: int) -> torch.Tensor:
         """Enqueue one step and return its ids, `[batch]` on the device."""
         if self._static is not None:
             self._static.run()
@@ -287,7 +324,7 @@ class TorchSession(Session):
     def _to_device(self, tokens: Ids) -> torch.Tensor:
         return torch.from_numpy(tokens.astype(np.int64)).to(self._device)
 
-    def _allocated(self) -> KvCache:
+    def _allocated(self) -> KvCache | LibraryCache:
         if self._cache is None:
             raise BackendError("no KV cache is allocated")
         return self._cache
@@ -306,8 +343,7 @@ def build() -> str:
     return ", ".join([f"transformers {transformers.__version__}", *found])
 
 
-def _asked_mode(request: LoadRequest, device: torch.device) -> str:
-    options = dict(request.engine_options)
+def _asked_mode(options: dict[str, Any], device: torch.device, cache_kind: str | None) -> str:
     mode = options.pop("torch_mode", "auto")
     if options:
         raise BackendError(f"the torch backend does not know the engine option {next(iter(options))!r}")
@@ -315,11 +351,15 @@ def _asked_mode(request: LoadRequest, device: torch.device) -> str:
         raise BackendError(f"torch_mode is 'auto', 'eager', 'compiled' or 'cuda-graph', not {mode!r}")
     if mode == "cuda-graph" and device.type != "cuda":
         raise BackendError(f"torch_mode 'cuda-graph' needs a CUDA device; this one is {device}")
-    return str(mode)
+    if cache_kind is None:
+        return str(mode)
+    if mode not in {"auto", "eager"}:
+        raise BackendError(f"torch_mode {mode!r} needs the backend's own cache, not transformers' {cache_kind} one")
+    return "eager"
 
 
-def _use_own_attention(model: Any) -> None:
-    """Have the model call `attend`.
+def _use_attention(model: Any, *, own: bool) -> None:
+    """Have the model call `attend`; not `own`: transformers' function, which transformers' caches are made for.
 
     Raises:
         BackendError: the model keeps another state than keys and values, or takes no attention function.
@@ -334,7 +374,11 @@ def _use_own_attention(model: Any) -> None:
             f"the torch backend does not run {config.model_type}: its implementation in transformers "
             f"{transformers.__version__} takes no attention function"
         )
-    model.set_attn_implementation(ATTENTION)
+    register()
+    try:
+        model.set_attn_implementation(ATTENTION if own else "sdpa")
+    except ValueError as error:
+        raise BackendError(f"transformers' caches need its sdpa attention: {_first_line(error)}") from error
 
 
 def _dense(_: torch.nn.Module, arguments: tuple[torch.Tensor]) -> tuple[torch.Tensor]:

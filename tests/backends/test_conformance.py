@@ -85,6 +85,17 @@ class DecodeKeepsOneStepOutOfTheCache(Sound):
         self._used -= 1
 
 
+class RecomputeSkipsTheFirstPrefix(Sound):
+    def recompute(self, tokens, first):
+        yield from super().recompute(tokens, first + 1)
+
+
+class RecomputeForgetsAllButTheLastToken(Sound):
+    def recompute(self, tokens, first):
+        for end in range(first, tokens.shape[1] + 1):
+            yield next(super().recompute(tokens[:, end - 1 : end], 1))
+
+
 class EveryCallStartsAnew(Sound):
     def logits(self, tokens):
         self.reset()
@@ -105,6 +116,23 @@ class ResetIsOffByOne(Sound):
         kept = super().reset(keep_tokens)
         self._used += bool(keep_tokens)
         return kept
+
+
+class ResetKeepsTheOldText(Sound):
+    """After a cut, what is written where the old text was is lost."""
+
+    _old = 0
+
+    def reset(self, keep_tokens=0):
+        self._old = self._used if keep_tokens else 0
+        return super().reset(keep_tokens)
+
+    def _append(self, tokens):
+        before, start = self._states.copy(), self._used
+        super()._append(tokens)
+        kept = slice(start, min(self._old, self._used))
+        self._states[:, kept] = before[:, kept]
+        return self._states[:, start : self._used]
 
 
 class ResetClaimsWhatIsNotThere(Sound):
@@ -135,9 +163,9 @@ class BatchIsReversed(Sound):
 
 
 class AllocateKeepsTheOldCache(Sound):
-    def allocate(self, context_tokens, batch):
+    def allocate(self, context_tokens, batch, *, kv_cache=True):
         kept = self._states[:1, :3]
-        super().allocate(context_tokens, batch)
+        super().allocate(context_tokens, batch, kv_cache=kv_cache)
         if kept.size == 3 and context_tokens:
             self._states[:, :3] = kept
             self._used = 3
@@ -222,10 +250,13 @@ BROKEN = {
     DecodeIsOneStepLate: "decode_returns_each_argmax",
     DecodeFeedsItsOwnAnswers: "decode_returns_each_argmax",
     DecodeKeepsOneStepOutOfTheCache: "decode_continues_where_it_ended",
+    RecomputeSkipsTheFirstPrefix: "recompute_answers_as_cached_decode",
+    RecomputeForgetsAllButTheLastToken: "recompute_answers_as_cached_decode",
     EveryCallStartsAnew: "pieces_equal_the_whole",
     ForgetsPast256Tokens: "pieces_equal_the_whole",
     ResetIsOffByOne: "reset_keeps_a_prefix",
     ResetKeepsLessButNotNothing: "reset_keeps_a_prefix",
+    ResetKeepsTheOldText: "a_kept_prefix_serves_another_text",
     ResetClaimsWhatIsNotThere: "reset_keeps_no_more_than_there_is",
     ResetKeepsAll: "reset_forgets_everything",
     SequencesMix: "sequences_of_a_batch_do_not_mix",
@@ -284,8 +315,8 @@ class DecodeReusesItsArray(Sound):
 
 
 class RoundsItsRoomUp(Sound):
-    def allocate(self, context_tokens, batch):
-        super().allocate(-(-context_tokens // 256) * 256, batch)
+    def allocate(self, context_tokens, batch, *, kv_cache=True):
+        super().allocate(-(-context_tokens // 256) * 256, batch, kv_cache=kv_cache)
 
 
 class BreaksTiesOtherwise(Sound):

@@ -236,6 +236,38 @@ def test_a_sliding_window_that_moved_on_is_not_cut(tmp_path, open_session):
     assert session.reset(200) == 0
     np.testing.assert_allclose(session.logits(tokens)[0], whole[0], rtol=0, atol=0.05)
 
+    # Cut where it can be, one changed token changes the answers to those of a fresh start.
+    changed = tokens.copy()
+    changed[:, 690] = (changed[:, 690] + 1) % VOCAB
+    session.reset()
+    fresh = session.logits(changed)
+    session.reset()
+    session.prefill(tokens)
+    assert session.reset(690) == 690
+    np.testing.assert_allclose(session.logits(changed[:, 690:])[0], fresh[0, 690:], rtol=0, atol=0.05)
+    assert np.abs(fresh[0, 690:] - whole[0, 690:]).max() > 0.5
+
+
+def test_a_windows_cache_holds_the_window_and_not_the_context(tmp_path, open_session):
+    path = tmp_path / "window.gguf"
+    write_gguf(path, gemma_tensors(), architecture="gemma3", layers=6, window=32)
+    session = open_session(LoadRequest(path, "f32", device="cpu", n_ubatch=16))
+    session.allocate(8192, batch=1)
+    # The window and what is computed at once, rounded up to 256; the sixth layer holds the context.
+    tokens = 5 * 256 + 8192
+    assert abs(session.memory().kv_cache_bytes - tokens * 2 * HEAD_DIM * 2) <= LOG_RESOLUTION
+
+
+def test_a_format_whose_blocks_do_not_fit_a_head_is_refused_in_one_line(tmp_path, open_session, monkeypatch):
+    for name, value in (("HEADS", 4), ("HEAD_DIM", 16)):
+        monkeypatch.setattr(sys.modules[__name__], name, value)
+    path = tmp_path / "narrow.gguf"
+    write_gguf(path, llama_tensors())
+    session = open_session(LoadRequest(path, "f32", device="cpu", kv_k_format="q8_0", kv_v_format="q8_0"))
+    with pytest.raises(BackendError, match=r"q8_0 with block size 32 does not divide n_embd_head_k=16") as refused:
+        session.allocate(64, batch=1)
+    assert "\n" not in str(refused.value)
+
 
 def test_nothing_is_printed(request_for, open_session, capfd):
     session = open_session(request_for)

@@ -13,6 +13,7 @@ from backends.conformance import assert_conforms
 from backends.mlx.errors import engine_errors
 
 mx = pytest.importorskip("mlx.core", reason="mlx is not published for this system")
+weights = pytest.importorskip("backends.mlx.weights", reason="mlx is not published for this system")
 
 VOCAB = 512
 SHAPE = {
@@ -40,6 +41,7 @@ CONFIGS = {
     "qwen3_moe": Qwen3MoeConfig(
         **SHAPE, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, decoder_sparse_step=1
     ),
+    "wide": LlamaConfig(**SHAPE | {"hidden_size": 128, "num_attention_heads": 2, "head_dim": 64}),
     # A window that has turned over cannot be cut back: reset keeps nothing there.
     "gemma3_text": Gemma3TextConfig(
         **{**SHAPE, "num_hidden_layers": 3},
@@ -79,7 +81,7 @@ def relative_l2(actual, expected):
     return np.linalg.norm(actual - expected) / np.linalg.norm(expected)
 
 
-@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("family", [name for name in CONFIGS if name != "wide"])
 def test_it_conforms(artifacts, family):
     directory, _ = artifacts[family]
     assert_conforms(lambda: load(directory), tolerance=1e-4)
@@ -94,6 +96,9 @@ def test_logits_are_those_of_transformers(artifacts, family):
     session = load(directory)
     session.allocate(300, batch=1)
     assert relative_l2(session.logits(tokens)[:, -20:], expected[:, -20:]) < 1e-4
+    session.allocate(300, batch=1, kv_cache=False)
+    recomputed = [int(ids[0]) for ids in session.recompute(tokens, 298)]
+    assert recomputed == expected[0, 297:].argmax(-1).tolist()
 
 
 @pytest.mark.parametrize("family", CONFIGS)
@@ -162,7 +167,7 @@ def test_what_the_engine_is_and_has(artifacts):
     [
         ({"device": "tpu"}, "no device tpu"),
         ({"flash_attn": "on"}, "-fa auto"),
-        ({"kv_k_format": "q8_0"}, "as f32 here, not as q8_0"),
+        ({"kv_k_format": "q8_0"}, "as f32 here, 8bit or 4bit: not q8_0 keys"),
         ({"engine_options": {"fast": True}}, "no engine option fast"),
     ],
 )
@@ -172,12 +177,71 @@ def test_what_mlx_lacks_is_an_error(artifacts, change, reason):
 
 
 def test_a_sliding_window_that_has_turned_over_keeps_nothing(artifacts):
+    """And whatever is kept, another text after it gets the answers of a fresh prefill."""
     session = load(artifacts["gemma3_text"][0])
     session.allocate(64, batch=1)
+    changed = random_tokens(40)
+    changed[:, 8] = (changed[:, 8] + 1) % VOCAB
+    fresh = session.logits(changed)
+    session.reset()
     session.prefill(random_tokens(10))
     assert session.reset(8) == 8
-    session.prefill(random_tokens(40))
+    assert relative_l2(session.logits(changed[:, 8:]), fresh[:, 8:]) < 1e-5
+    assert session.reset(40) == 40  # nothing is to be cut
     assert session.reset(8) == 0
+    assert relative_l2(session.logits(changed), fresh) < 1e-5
+
+
+@pytest.mark.parametrize(("weight_format", "scales"), [("bf16", ""), ("f32", "-f32")])
+@pytest.mark.parametrize(("kv_format", "limit"), [("8bit", 0.05), ("4bit", 0.5)])
+def test_a_quantised_cache_is_close_and_can_be_cut(artifacts, weight_format, scales, kv_format, limit):
+    """Another text's logits would be at 1.4 times the norm."""
+    directory = artifacts["wide"][0]
+    exact = load(directory, weight_format)
+    session = load(directory, weight_format, kv_k_format=kv_format, kv_v_format=kv_format)
+    facts = session.facts()
+    assert facts.kv_k_format == facts.kv_v_format == kv_format + scales
+    tokens, changed = random_tokens(40, batch=2), random_tokens(40, batch=2)
+    changed[:, 8] = (changed[:, 8] + 1) % VOCAB
+    for each in (exact, session):
+        each.allocate(40, batch=2)
+        each.prefill(tokens)
+        assert each.reset(8) == 8
+    assert relative_l2(session.logits(changed[:, 8:]), exact.logits(changed[:, 8:])) < limit
+    assert session.facts().engine_settings["kv_cache"] == ["QuantizedKVCache"]
+
+
+@pytest.mark.parametrize(
+    ("family", "asked", "reason"),
+    [
+        ("llama", {"kv_k_format": "8bit", "kv_v_format": "8bit"}, "8 bits of .*last dimension"),  # heads of 16
+        ("gemma3_text", {"kv_k_format": "4bit", "kv_v_format": "4bit"}, "4 bits of .*RotatingKVCache"),
+        ("wide", {"kv_k_format": "8bit", "kv_v_format": "4bit"}, "not 8bit keys and 4bit values"),
+    ],
+)
+def test_a_cache_that_mlx_does_not_quantise_is_one_line(artifacts, family, asked, reason):
+    with pytest.raises(BackendError, match=reason) as refused:
+        load(artifacts[family][0], **asked)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_without_a_kv_cache_the_lm_head_gets_the_last_position_alone(artifacts, family):
+    model = load(artifacts[family][0])._model
+    tokens = mx.array(random_tokens(9))
+    whole = model(tokens)
+    with weights.last_position_only(model):
+        last = model(tokens)
+    assert last.shape == (1, 1, VOCAB)
+    assert relative_l2(np.array(last[:, 0]), np.array(whole[:, -1])) < 1e-5
+    assert model(tokens).shape == (1, 9, VOCAB)
+
+
+def test_without_a_kv_cache_none_is_held(artifacts):
+    session = load(artifacts["llama"][0])
+    session.allocate(40, batch=2, kv_cache=False)
+    list(session.recompute(random_tokens(40, batch=2), 38))
+    assert (session.memory().kv_cache_bytes, session.facts().kv_allocated_tokens) == (0, 0)
 
 
 def test_its_own_kv_format_may_be_asked_for(artifacts):

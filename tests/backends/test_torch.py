@@ -85,6 +85,10 @@ def test_prefill_and_decode_answer_as_a_plain_forward_pass(artifact, batch):
     assert session.reset(10) == 10
     np.testing.assert_array_equal(next(session.decode(tokens[:, 10:11])), expected[:, 10])
 
+    session.allocate(20, batch, kv_cache=False)
+    answers = [ids.copy() for ids in session.recompute(tokens, 4)]
+    np.testing.assert_array_equal(np.stack(answers, axis=1), expected[:, 3:])
+
 
 def test_logits_are_those_of_a_plain_forward_pass(artifact):
     tokens = draw(2, 16)
@@ -122,6 +126,14 @@ def test_the_cache_is_exactly_as_large_as_asked(llama):
     assert session.facts().kv_allocated_tokens == 40
     # 2 tensors x 2 layers x 3 sequences x 2 heads x 40 tokens x 16 numbers x 4 bytes
     assert session.memory().kv_cache_bytes == 2 * 2 * 3 * 2 * 40 * 16 * 4
+
+
+def test_without_a_kv_cache_none_is_held(llama):
+    session = load(llama)
+    session.allocate(40, batch=3)
+    session.allocate(40, batch=3, kv_cache=False)
+    list(session.recompute(draw(3, 40), 38))
+    assert (session.memory().kv_cache_bytes, session.facts().kv_allocated_tokens) == (0, 0)
 
 
 def test_without_a_format_the_artifact_says_it(llama):

@@ -1,0 +1,152 @@
+"""Where a model really is, told by the sizes of llama.cpp's buffers and of the file's tensors.
+
+Its log says to which device a layer was assigned, and how many were "offloaded"; both can be said of layers whose
+bytes all lie in the host's memory. So a device has only the layers that the bytes in its buffers can hold.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from backends.base import Accelerator, Tier
+from backends.llama_cpp import engine_log
+from backends.llama_cpp.ggml import Pointer, Size, Text, function
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+_EXPERTS = re.compile(r"blk\.(\d+)\.ffn_(?:up|down|gate_up|gate)_(?:ch|)exps\.")
+_LAYER = re.compile(r"blk\.(\d+)\.")
+_PART = re.compile(r"-\d{5}(-of-\d{5}\.gguf)$")
+# llama.cpp keeps a few small tensors of a layer on the host where the device lacks a kernel for them.
+_ENOUGH = 0.9
+_LOG_RESOLUTION = 10 * 1024
+
+Buffers = dict[str, dict[str, int]]
+"""Bytes by buffer name and use, as `engine_log.buffer_bytes` reads them."""
+
+
+def tensor_bytes(artifact: Path) -> dict[str, int]:
+    """Bytes of each tensor of a GGUF file by name, of all the parts of a split one; none where it cannot be read."""
+    parts = sorted(artifact.parent.glob(_PART.sub(r"-?????\1", artifact.name))) if _PART.search(artifact.name) else []
+    return {name: size for part in parts or [artifact] for name, size in _tensors(part).items()}
+
+
+def expert_layers(tensors: dict[str, int]) -> set[int]:
+    """The layers that have experts."""
+    return {int(found[1]) for name in tensors if (found := _EXPERTS.match(name))}
+
+
+def layer_bytes(tensors: dict[str, int], n_layers: int, n_cpu_moe: int = 0) -> list[int]:
+    """Bytes that each layer brings to its device, the output layer last.
+
+    Args:
+        tensors: bytes by tensor name.
+        n_layers: repeating layers.
+        n_cpu_moe: layers whose experts stay in the host's memory, from the first.
+    """
+    sizes = [0] * (n_layers + 1)
+    for name, size in tensors.items():
+        experts, layer = _EXPERTS.match(name), _LAYER.match(name)
+        if layer and int(layer[1]) < n_layers and not (experts and int(experts[1]) < n_cpu_moe):
+            sizes[int(layer[1])] += size
+        elif name.startswith("output"):
+            sizes[n_layers] += size
+    if "output.weight" not in tensors:  # tied: the output layer has a copy of the embedding
+        sizes[n_layers] += tensors.get("token_embd.weight", 0)
+    return sizes
+
+
+def tiers(
+    assigned: Sequence[str], sizes: Sequence[int], buffers: Buffers, accelerators: Sequence[Accelerator]
+) -> tuple[Tier, ...]:
+    """What each memory holds: the host first, then the devices in the order in which a step comes to them.
+
+    Args:
+        assigned: the device that the log names for each layer, the output layer last.
+        sizes: bytes of each of these layers.
+        buffers: of the model and the KV cache.
+        accelerators: those that the model could use.
+    """
+    found = []
+    for group in _told_apart(accelerators, buffers):
+        ids = [accelerator.id for accelerator in group]
+        held = _held_bytes(ids, buffers)
+        if held.get("model") or held.get("kv"):
+            layers = [layer for layer, device in enumerate(assigned) if device in ids]
+            layers = _held_layers(layers, sizes, held.get("model", 0))
+            found.append(_tier(",".join(ids), ", ".join(dict.fromkeys(one.name for one in group)), layers, held))
+    found.sort(key=lambda tier: tier.layers)
+    elsewhere = {layer for tier in found for layer in tier.layers}
+    on_host = [layer for layer in range(len(assigned)) if layer not in elsewhere]
+    host = {use: sum(uses.get(use, 0) for uses in buffers.values()) for use in ("model", "kv")}
+    for tier in found:
+        host["model"] -= tier.weight_bytes
+        host["kv"] -= tier.kv_bytes
+    return (_tier("cpu", None, on_host, host), *found)
+
+
+def device_bytes(buffers: Buffers, accelerators: Sequence[Accelerator]) -> int:
+    """Bytes of every use on these devices together."""
+    return sum(
+        sum(_held_bytes([accelerator.id for accelerator in group], buffers).values())
+        for group in _told_apart(accelerators, buffers)
+    )
+
+
+def _told_apart(accelerators: Sequence[Accelerator], buffers: Buffers) -> list[list[Accelerator]]:
+    """Groups of devices whose bytes the log tells apart: those that share each matrix by rows are one."""
+    groups: dict[str, list[Accelerator]] = {}
+    for accelerator in accelerators:
+        split = _split_buffer(accelerator.id)
+        groups.setdefault(split if split in buffers else accelerator.id, []).append(accelerator)
+    return list(groups.values())
+
+
+def _held_bytes(ids: Sequence[str], buffers: Buffers) -> dict[str, int]:
+    total = Counter(buffers.get(_split_buffer(ids[0]), {}))
+    for device in ids:
+        total.update(engine_log.on_device(buffers, device))
+    return total
+
+
+def _split_buffer(device: str) -> str:
+    return f"{device.rstrip('0123456789')}_Split"
+
+
+def _tier(memory: str, name: str | None, layers: Sequence[int], held: dict[str, int]) -> Tier:
+    return Tier(memory, name, tuple(layers), weight_bytes=held.get("model", 0), kv_bytes=held.get("kv", 0))
+
+
+def _held_layers(layers: list[int], sizes: Sequence[int], model_bytes: int) -> list[int]:
+    """The last of the layers, as many as these bytes are enough for."""
+    if not model_bytes:
+        return []
+    while _ENOUGH * sum(sizes[layer] for layer in layers) > model_bytes + _LOG_RESOLUTION:
+        layers = layers[1:]
+    return layers
+
+
+class _InitParams(ctypes.Structure):
+    """`gguf_init_params`."""
+
+    _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", Pointer))
+
+
+def _tensors(part: Path) -> dict[str, int]:
+    """Names and bytes by llama.cpp's own reader, which does not copy the vocabulary into Python as the gguf package."""
+    open_file = function("gguf_init_from_file", Pointer, Text, _InitParams)
+    name = function("gguf_get_tensor_name", Text, Pointer, ctypes.c_int64)
+    size = function("gguf_get_tensor_size", Size, Pointer, ctypes.c_int64)
+    file = open_file(str(part).encode(), _InitParams(no_alloc=True, ctx=None))
+    if file is None:
+        return {}
+    try:
+        count: int = function("gguf_get_n_tensors", ctypes.c_int64, Pointer)(file)
+        return {name(file, index).decode(): size(file, index) for index in range(count)}
+    finally:
+        function("gguf_free", None, Pointer)(file)
