@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from harness.errors import UserError
 from harness.models.gguf_file import read_gguf
 from harness.models.hf_config import read_config
+from harness.models.packed_tensors import parameters
 from harness.models.presets import PRESETS
 from harness.models.published_format import published_format
 from harness.models.safetensors_file import tensor_table
@@ -85,8 +87,7 @@ def artifact_weights(path: Path, architecture: Architecture) -> Weights:
 def check_tensors(path: Path, architecture: Architecture) -> None:
     """The files must hold the matrices that the shape calls for, layer by layer.
 
-    Vectors are let be: checkpoints keep some beside the parameters. Packed numbers (AWQ, GPTQ, MXFP4, mlx-lm's) have no
-    count of elements, so of those every layer must merely be there.
+    Vectors are let be: checkpoints keep some beside the parameters.
 
     Raises:
         UserError: a layer is missing, or has more or fewer elements.
@@ -98,8 +99,6 @@ def check_tensors(path: Path, architecture: Architecture) -> None:
     for layer in range(architecture.n_layers):
         if layer not in found:
             raise UserError(f"{path}: no tensors of layer {layer}, but {said_by} has {architecture.n_layers} layers")
-    if path.is_dir() and not _is_plain(path):
-        return
     wanted: Counter[int | None] = Counter()
     for tensor in tensors_of(architecture):
         if not (tensor.is_vector or _PER_LAYER_TABLE.search(tensor.name)):
@@ -123,7 +122,8 @@ def _matrices(path: Path, architecture: Architecture) -> Iterator[tuple[int | No
         mixer = None if layer is None else architecture.layers[layer].mixer
         # Gemma's checkpoints keep keys and values also of layers that use those of an earlier one.
         unused = isinstance(mixer, Attention) and mixer.shares_cache and _KEYS_AND_VALUES.search(name)
-        is_vector = sum(length > 1 for length in shape) < 2 or _BIAS.search(name)  # an expert's bias is a row of many
+        is_line = sum(length > 1 for length in shape) < 2 and n_elements == math.prod(shape)  # packed: a matrix's bytes
+        is_vector = is_line or _BIAS.search(name)  # an expert's bias is a row of many
         yield layer, 0 if unused or is_vector or _PER_LAYER_TABLE.search(name) else n_elements
 
 
@@ -139,10 +139,13 @@ def gguf_header(path: Path) -> GgufHeader:
     return read_gguf(path)
 
 
+@functools.lru_cache
 def _table(path: Path) -> list[tuple[str, tuple[int, ...], int, int]]:
-    """Name, shape, elements and bytes of each tensor."""
+    """Name, shape, parameters and bytes of each tensor."""
     if path.is_dir():
-        return [(name, entry.shape, entry.n_elements, entry.n_bytes) for name, entry in hf_tensors(path).items()]
+        table = hf_tensors(path)
+        held = parameters(table, read_config(path))
+        return [(name, entry.shape, held[name], entry.n_bytes) for name, entry in table.items()]
     return [(each.name, each.shape, each.n_elements, each.n_bytes) for each in gguf_header(path).tensors]
 
 

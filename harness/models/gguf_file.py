@@ -8,12 +8,12 @@ versions 2 and 3.
 from __future__ import annotations
 
 import math
-import re
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from harness.errors import UserError
+from harness.models.gguf_parts import all_parts
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -29,8 +29,9 @@ _MAX_ELEMENTS = 2**63 - 1  # ggml counts them in 64 bits
 # Longer than any, so that a damaged length is not taken for hours of zeros; vocabularies take some megabytes.
 _MAX_HEADER_BYTES = 200_000_000
 _END = "it ends too early"
+_N_PARTS, _N_TENSORS = "split.count", "split.tensors.count"
+_BIG_ENDIAN = 2**16  # a version read in the other order of bytes is a multiple of it
 _LENGTH = struct.Struct("<Q")
-_SPLIT = re.compile(r"(.*)-(\d{5})-of-\d{5}\.gguf")
 
 
 @dataclass(frozen=True)
@@ -52,31 +53,33 @@ class GgufTensor:
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """What a file says of itself."""
+    """What a model's file or files say of themselves."""
 
+    path: Path  # of a split model, the first part: what llama.cpp is given
     metadata: dict[str, object]
     tensors: tuple[GgufTensor, ...]
 
 
 def read_gguf(path: Path) -> GgufHeader:
-    """The metadata and the tensor table of a GGUF file; of the first part of a split model, the table of all parts.
+    """The metadata and the tensor table of a GGUF file; of any part of a split model, those of the whole model.
 
     Raises:
         UserError: not a GGUF file, damaged, shorter than its table says, a part is missing, or the `gguf` package is.
     """
     header = _read_file(path)
-    n_parts = header.metadata.get("split.count", 1)
+    n_parts = header.metadata.get(_N_PARTS, 1)
     if not isinstance(n_parts, int) or n_parts < 2:
         return header
-    name = _SPLIT.fullmatch(path.name)
-    if name is None or int(name[2]) != 1:
+    parts = [header if part == path else _read_file(part) for part in all_parts(path, n_parts)]
+    tensors = tuple(tensor for part in parts for tensor in part.tensors)
+    promised = parts[0].metadata.get(_N_TENSORS, len(tensors))
+    names = {tensor.name for tensor in tensors}
+    if not len(tensors) == len(names) == promised:
         raise UserError(
-            f"{path}: one of {n_parts} parts of a model; give the first, named …-00001-of-{n_parts:05}.gguf"
+            f"{path}: its {n_parts} parts hold {len(names)} different tensors, and the first promises {promised}: "
+            "they are not of one model; copy them again"
         )
-    rest = (path.with_name(f"{name[1]}-{part:05}-of-{n_parts:05}.gguf") for part in range(2, n_parts + 1))
-    return GgufHeader(
-        header.metadata, (*header.tensors, *(tensor for part in rest for tensor in _read_file(part).tensors))
-    )
+    return GgufHeader(parts[0].path, parts[0].metadata, tensors)  # the others have none of the model's
 
 
 def _read_file(path: Path) -> GgufHeader:
@@ -161,6 +164,8 @@ def _read(stream: _Stream, path: Path) -> GgufHeader:
     if stream.take(4) != b"GGUF":
         raise UserError(f"{path}: not a GGUF file; a Hugging Face model is given as its directory")
     version = stream.integer("I")
+    if version and not version % _BIG_ENDIAN:
+        raise UserError(f"{path}: a big-endian GGUF file, for another kind of machine; download the usual one")
     if version not in (2, 3):
         raise UserError(f"{path}: GGUF version {version} is not supported, only 2 and 3")
     n_tensors, n_values = stream.integer("Q"), stream.integer("Q")
@@ -176,7 +181,7 @@ def _read(stream: _Stream, path: Path) -> GgufHeader:
     if not isinstance(alignment, int) or alignment < 1:
         raise ValueError("general.alignment is no length")
     start = _aligned(stream.position, alignment)
-    return GgufHeader(metadata, tuple(_tensors(rows, start, alignment, path)))
+    return GgufHeader(path, metadata, tuple(_tensors(rows, start, alignment, path)))
 
 
 def _new(name: str, known: Container[str]) -> str:

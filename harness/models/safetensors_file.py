@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import ml_dtypes
@@ -20,13 +22,13 @@ from harness.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
     from typing import BinaryIO
 
     from numpy.typing import NDArray
 
 INDEX_NAME = "model.safetensors.index.json"
 
+_SHARD = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.safetensors")
 # The library's own limit on the header, so that a file of another kind is not read into memory.
 _MAX_HEADER_BYTES = 100_000_000
 _ALIGNMENT = 8
@@ -128,27 +130,44 @@ def has_weights(directory: Path) -> bool:
     return (directory / INDEX_NAME).is_file() or any(directory.glob("*.safetensors"))
 
 
+def missing_shards(directory: Path) -> list[str]:
+    """The safetensors files that the index or the numbers in the files' names promise, and that are not there.
+
+    Raises:
+        UserError: the index is unreadable.
+    """
+    return [name for name in _promised(directory) if not (directory / name).is_file()]
+
+
 def shard_paths(directory: Path) -> list[Path]:
     """The safetensors files of a model directory: those its index names, else all.
 
     Raises:
-        UserError: there are none, or the index is unreadable or names a missing file.
+        UserError: there are none, some are missing, or the index is unreadable.
     """
-    index = directory / INDEX_NAME
-    if not index.is_file():
-        paths = sorted(directory.glob("*.safetensors"))
-        if not paths:
-            raise UserError(f"{directory}: no .safetensors file; other weight formats are not read")
-        return paths
-    try:
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        paths = [directory / name for name in sorted(names)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{index}: not a readable safetensors index") from error
-    for path in paths:
-        if not path.is_file():
-            raise UserError(f"{path}: missing, though {INDEX_NAME} names it; copy it again")
+    if missing := missing_shards(directory):
+        told = f"{INDEX_NAME} names" if (directory / INDEX_NAME).is_file() else "the others' names call for"
+        raise UserError(f"{directory}: missing {', '.join(missing)}, which {told}; copy the model again")
+    paths = [directory / name for name in _promised(directory)]
+    if not paths:
+        raise UserError(f"{directory}: no .safetensors file; other weight formats are not read")
     return paths
+
+
+def _promised(directory: Path) -> list[str]:
+    """Names of the files that make up the model."""
+    index = directory / INDEX_NAME
+    if index.is_file():
+        try:
+            names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            return [str(Path(name)) for name in sorted(names)]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise UserError(f"{index}: not a readable safetensors index") from error
+    names = {path.name for path in directory.glob("*.safetensors")}
+    for found in filter(None, map(_SHARD.fullmatch, sorted(names))):
+        count = int(found["count"])
+        names |= {f"{found['stem']}-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)}
+    return sorted(names)
 
 
 def tensor_table(directory: Path) -> dict[str, TensorEntry]:

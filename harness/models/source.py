@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
-import hashlib
-import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from harness.errors import UserError
-from harness.models import cache, synthesis
+from harness.models import cache, named, synthesis
 from harness.models.artifact_weights import check_tensors, gguf_header, hf_tensors, weights_of
+from harness.models.gguf_parts import model_name, only_model_in
 from harness.models.hf_config import CONFIG, config_path, read_config
+from harness.models.pickles import refuse_pickles
 from harness.models.presets import PRESETS
+from harness.models.quantised import method_of, obstacle
 from harness.models.safetensors_file import has_weights, tensor_table
 from harness.models.tensors import SYNTHESISABLE
+from harness.models.weights_id import SEED, weights_id
 from harness.roofline.gguf_metadata import from_gguf_metadata
 from harness.roofline.hf_config import from_hf_config
 from harness.roofline.traffic import kv_bytes_per_token
 from results.safe_text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import pandas as pd
 
     from backends.registry import Kind
+    from harness.models.named import Place
     from harness.roofline.architecture import Architecture
 
     Progress = Callable[[str, int, int], None]
 
-_SEED = 0
 _NATIVE_FORMAT = "bf16"  # of synthetic weights, and of an export that states none
-_SAMPLE_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class ModelSource:
     path: Path | None  # the directory, the .gguf file or a configuration alone; None for a preset
     architecture: Architecture
     weights_origin: Literal["synthetic", "trained"]
+    quantised_by: str | None = None  # of a Hugging Face directory that is quantised already: see `quantised.method_of`
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,18 @@ class Artifact:
 
 
 def resolve(spec: str) -> ModelSource:
-    """Understand a preset's name, a Hugging Face directory or a `.gguf` file; only headers are read.
+    """Understand what a user calls a model, for a run; only headers are read.
+
+    Args:
+        spec: as `resolve_shape`.
 
     Raises:
         UserError: there is no such model, its files are damaged or of another kind, or it has no weights and none can
             be synthesised.
     """
     source = resolve_shape(spec)
-    if source.origin == "config":
+    if source.origin == "config" and source.path is not None:
+        refuse_pickles(source.path)
         raise UserError(
             f"{source.path}: no .safetensors file beside config.json, and other weight formats are not read; "
             "a prediction needs none, a run does"
@@ -87,6 +92,10 @@ def _can_run(preset: ModelSource) -> bool:
 def resolve_shape(spec: str) -> ModelSource:
     """The same for what needs no weights: a `config.json`, or a directory with nothing else, will do as well.
 
+    Args:
+        spec: a preset's name; a Hugging Face directory, a .gguf file or a directory that has one; `ollama:NAME`,
+            `lmstudio:PUBLISHER/NAME`, or a Hugging Face repository that is in its cache.
+
     Raises:
         UserError: there is no such model, or its files are damaged or of another kind.
     """
@@ -94,19 +103,19 @@ def resolve_shape(spec: str) -> ModelSource:
         raise UserError("-m needs a model: a preset, a Hugging Face directory or a .gguf file")
     if spec in PRESETS:
         return ModelSource(spec, "preset", None, from_hf_config(PRESETS[spec]), "synthetic")
-    path = Path(spec).expanduser()
-    if path.is_dir():
-        return _hf_source(path) if has_weights(path) else _config_source(path)
-    if path.is_file():
-        return _config_source(path) if path.suffix == ".json" else _gguf_source(path)
-    if "/" in spec or "\\" in spec or path.suffix in {".gguf", ".safetensors", ".json"}:
-        raise UserError(f"{spec}: no such file or directory")
-    nearest = difflib.get_close_matches(spec.lower(), PRESETS, n=3)
-    hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "."
-    raise UserError(f"unknown model {spec!r}{hint} `tokenroof models` lists the presets")
+    place = named.find(spec)
+    if place.path.is_file():
+        refuse_pickles(place.path)
+        is_config = place.path.suffix == ".json"
+        return _config_source(place) if is_config else _gguf_source(place.path, place.name)
+    if has_weights(place.path):
+        return _hf_source(place)
+    gguf = only_model_in(place.path, spec)
+    return _gguf_source(gguf, None) if gguf else _config_source(place)
 
 
-def _hf_source(directory: Path) -> ModelSource:
+def _hf_source(place: Place) -> ModelSource:
+    directory = place.path
     config, tensors = read_config(directory), hf_tensors(directory)
     text = config.get("text_config")
     levels = [config, text] if isinstance(text, dict) else [config]
@@ -116,12 +125,14 @@ def _hf_source(directory: Path) -> ModelSource:
     weights_origin: Literal["synthetic", "trained"] = "trained" if trained else "synthetic"
     architecture = _shape(config, directory)
     check_tensors(directory, architecture)
-    return ModelSource(directory.resolve().name, "hf", directory, architecture, weights_origin)
+    name = place.name or directory.resolve().name
+    return ModelSource(name, "hf", directory, architecture, weights_origin, method_of(config))
 
 
-def _config_source(path: Path) -> ModelSource:
+def _config_source(place: Place) -> ModelSource:
+    path = place.path
     folder = path if path.is_dir() else path.parent
-    name = path.stem if path.is_file() and path.name != CONFIG else folder.resolve().name
+    name = path.stem if path.is_file() and path.name != CONFIG else place.name or folder.resolve().name
     return ModelSource(name, "config", path, _shape(read_config(path), path), "trained")
 
 
@@ -129,19 +140,23 @@ def _shape(config: dict[str, Any], path: Path) -> Architecture:
     try:
         return from_hf_config(config)
     except ValueError as error:
-        raise UserError(f"{config_path(path)}: {error}") from error
+        foreign = (
+            "the model needs Python code of its own (auto_map), which is never run; " if "auto_map" in config else ""
+        )
+        raise UserError(f"{config_path(path)}: {foreign}{error}") from error
 
 
-def _gguf_source(path: Path) -> ModelSource:
+def _gguf_source(path: Path, name: str | None) -> ModelSource:
     header = gguf_header(path)
     tied = not any(tensor.name == "output.weight" for tensor in header.tensors)
     try:
         architecture = from_gguf_metadata(header.metadata, tied_embeddings=tied)
     except ValueError as error:
         raise UserError(f"{path}: {error}") from error
-    check_tensors(path, architecture)
+    check_tensors(header.path, architecture)
     synthetic = synthesis.GGUF_SYNTHETIC_KEY in header.metadata
-    return ModelSource(one_line(path.stem), "gguf", path, architecture, "synthetic" if synthetic else "trained")
+    weights_origin: Literal["synthetic", "trained"] = "synthetic" if synthetic else "trained"
+    return ModelSource(name or one_line(model_name(path)), "gguf", header.path, architecture, weights_origin)
 
 
 def prepare(source: ModelSource, kind: Kind, weight_format: str | None, progress: Progress | None = None) -> Artifact:
@@ -161,6 +176,8 @@ def prepare(source: ModelSource, kind: Kind, weight_format: str | None, progress
         raise UserError(
             f"{source.path}: only llama.cpp reads a .gguf file, and as it is; give a Hugging Face directory"
         )
+    if source.quantised_by and kind == "gguf":
+        raise UserError(f"{source.path}: llama.cpp: {obstacle(source.quantised_by, 'llama.cpp')}")
     _check_disk(source, kind, weight_format)
     if kind == "hf":
         path = _hf_directory(source, progress)
@@ -217,52 +234,13 @@ def models_table() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-@functools.lru_cache
-def weights_id(source: ModelSource) -> str:
-    """A hash that names the weights: equal for a model and for every artifact made from it.
-
-    Of a user's files, the shapes and some bytes of each tensor are hashed, so that 40 GB take no longer
-    than 1 GB.
-    """
-    digest = hashlib.sha256()
-    if source.path is None:
-        text = json.dumps([PRESETS[source.name], _SEED, synthesis.VERSION], sort_keys=True)
-        digest.update(text.encode())
-        return digest.hexdigest()
-    if source.origin == "hf":
-        digest.update(json.dumps(read_config(source.path), sort_keys=True).encode())
-        places = [
-            (name, entry.shape, entry.dtype, entry.path, entry.offset, entry.n_bytes)
-            for name, entry in hf_tensors(source.path).items()
-        ]
-    else:
-        places = [
-            (tensor.name, tensor.shape, tensor.format, tensor.path, tensor.offset, tensor.n_bytes)
-            for tensor in gguf_header(source.path).tensors
-        ]
-    for name, shape, element, path, offset, n_bytes in sorted(places):
-        digest.update(f"{name} {shape} {element}\n".encode())
-        for sample in _samples(path, offset, n_bytes):
-            digest.update(sample)
-    return digest.hexdigest()
-
-
-def _samples(path: Path, offset: int, n_bytes: int) -> Iterable[bytes]:
-    """Some bytes from the start, the middle and the end of a tensor."""
-    length = min(_SAMPLE_BYTES, n_bytes)
-    with path.open("rb") as file:
-        for place in (0, (n_bytes - length) // 2, n_bytes - length):
-            file.seek(offset + place)
-            yield file.read(length)
-
-
 def _hf_directory(source: ModelSource, progress: Progress | None) -> Path:
     path = _hf_path(source)
     if source.path is None and not path.exists():
         with cache.locked(path):
             if not path.exists():  # another run may have written it while this one waited
                 report = _labelled(progress, f"writing {source.name}")
-                synthesis.synthesise(PRESETS[source.name], path, seed=_SEED, progress=report)
+                synthesis.synthesise(PRESETS[source.name], path, seed=SEED, progress=report)
     return path
 
 

@@ -371,7 +371,7 @@ def test_a_shard_that_is_missing_is_told(directories: Directories, tmp_path: Pat
     path = Path(shutil.copytree(directories["llama"], tmp_path / "copy"))
     names = dict.fromkeys(tensor_table(path), "model-00002-of-00002.safetensors")
     (path / INDEX_NAME).write_text(json.dumps({"weight_map": names}))
-    with pytest.raises(UserError, match=r"model-00002-of-00002\.safetensors: missing, though"):
+    with pytest.raises(UserError, match=r"missing model-00002-of-00002\.safetensors, which model"):
         source.resolve(str(path))
 
 

@@ -150,7 +150,7 @@ def test_a_sharded_model_is_one_table(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     assert tensor_table(tmp_path).keys() == {"a", "b"}
     (tmp_path / "two.safetensors").unlink()
-    with pytest.raises(UserError, match=r"two\.safetensors: missing"):
+    with pytest.raises(UserError, match=r"missing two\.safetensors, which model\.safetensors\.index\.json names"):
         tensor_table(tmp_path)
 
 

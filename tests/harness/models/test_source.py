@@ -13,7 +13,8 @@ import pytest
 from harness.errors import UserError
 from harness.models import cache, source
 from harness.models.presets import PRESETS
-from harness.models.safetensors_file import tensor_table
+from harness.models.safetensors_file import INDEX_NAME, tensor_table
+from harness.models.weights_id import weights_id
 
 _PRESET = "gpt2-mini"
 _PARAMS = 24_721_152
@@ -74,13 +75,13 @@ def test_what_prepare_wrote_is_a_model_to_name(hf: source.Artifact, gguf: source
 
 def test_other_weights_have_another_id(hf: source.Artifact, copy: Path) -> None:
     name = str(hf.path)
-    assert source.weights_id(source.resolve(str(copy))) == source.weights_id(source.resolve(name))
+    assert weights_id(source.resolve(str(copy))) == weights_id(source.resolve(name))
     entry = tensor_table(copy)["h.1.mlp.c_fc.weight"]
     with entry.path.open("r+b") as file:
         file.seek(entry.offset)
         file.write(b"\x00\x01")
-    source.weights_id.cache_clear()
-    assert source.weights_id(source.resolve(str(copy))) != source.weights_id(source.resolve(name))
+    weights_id.cache_clear()
+    assert weights_id(source.resolve(str(copy))) != weights_id(source.resolve(name))
 
 
 def test_the_table_of_presets(hf: source.Artifact) -> None:
@@ -138,6 +139,37 @@ def test_truncated_weights_are_told(copy: Path) -> None:
         opened.truncate(file.stat().st_size - 1)
     with pytest.raises(UserError, match=f"{file.name}: truncated"):
         source.resolve(str(copy))
+
+
+def test_a_shard_that_the_others_names_call_for_is_told(copy: Path) -> None:
+    (file,) = copy.glob("*.safetensors")
+    file.rename(copy / "model-00002-of-00003.safetensors")
+    (copy / INDEX_NAME).unlink()
+    with pytest.raises(
+        UserError, match=r"missing model-00001-of-00003\.safetensors, model-00003-of-00003\.safetensors, "
+    ):
+        source.resolve(str(copy))
+
+
+def _renamed_architecture(gguf: source.Artifact, path: Path) -> Path:
+    content = gguf.path.read_bytes()
+    path.write_bytes(content.replace(b"gpt2", b"own2"))
+    return path
+
+
+def test_a_gguf_of_an_unknown_architecture_is_told(gguf: source.Artifact, tmp_path: Path) -> None:
+    path = _renamed_architecture(gguf, tmp_path / "own.gguf")
+    with pytest.raises(UserError, match=r"own\.gguf: general\.architecture 'own2' is unknown; known are .*llama"):
+        source.resolve(str(path))
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_a_gguf_of_an_unknown_version_is_told(gguf: source.Artifact, tmp_path: Path, version: int) -> None:
+    content = bytearray(gguf.path.read_bytes())
+    content[4:8] = version.to_bytes(4, "little")
+    (tmp_path / "other.gguf").write_bytes(content)
+    with pytest.raises(UserError, match=rf"other\.gguf: GGUF version {version} is not supported, only 2 and 3"):
+        source.resolve(str(tmp_path / "other.gguf"))
 
 
 def test_no_weights_are_told(copy: Path) -> None:
