@@ -27,7 +27,7 @@ def choose(options: Options, machine: Machine) -> tuple[dict[str, EngineInfo], l
     Raises:
         UserError: a named engine is unknown, missing or broken; none can run; or one cannot use this machine's GPU.
     """
-    engines, notes = _at_home(options) if options.backends is None else (_named(options.backends), [])
+    engines, notes = _at_home(options) if options.backends is None else (_named(options, options.backends), [])
     for name, info in engines.items():
         _check_device(name, info, options, machine)
         if name == "mlx" and not info.accelerators:
@@ -37,7 +37,7 @@ def choose(options: Options, machine: Machine) -> tuple[dict[str, EngineInfo], l
     return engines, notes
 
 
-def _named(names: tuple[str, ...]) -> dict[str, EngineInfo]:
+def _named(options: Options, names: tuple[str, ...]) -> dict[str, EngineInfo]:
     for name in names:
         if name not in BACKENDS:
             near = difflib.get_close_matches(name, ENGINES, 1, 0.5)
@@ -46,8 +46,9 @@ def _named(names: tuple[str, ...]) -> dict[str, EngineInfo]:
         if not BACKENDS[name].installed:
             raise UserError(f'{name} is not installed: pip install "tokenroof[{BACKENDS[name].extra}]"')
     engines = {}
-    for name, info in describe(names).items():
+    for name, info in describe(names, options.rpc).items():
         if isinstance(info, str):
+            _refuse_tiers(name, info, options)
             raise UserError(f"{name} is installed but cannot be loaded: {info}")
         engines[name] = info
     return engines
@@ -55,8 +56,9 @@ def _named(names: tuple[str, ...]) -> dict[str, EngineInfo]:
 
 def _at_home(options: Options) -> tuple[dict[str, EngineInfo], list[str]]:
     engines, notes = {}, []
-    for name, info in describe(name for name in ENGINES if BACKENDS[name].installed).items():
+    for name, info in describe([name for name in ENGINES if BACKENDS[name].installed], options.rpc).items():
         if isinstance(info, str):
+            _refuse_tiers(name, info, options)
             notes.append(f"{name} left out, it cannot be loaded: {info}")
         elif info.accelerators and not _knows(info, options.device):
             notes.append(f"{name} left out: it knows no --device {options.device}")
@@ -68,6 +70,12 @@ def _at_home(options: Options) -> tuple[dict[str, EngineInfo], list[str]]:
         left_out = f" ({'; '.join(notes)})" if notes else ""
         raise UserError(f'no engine can run: pip install "tokenroof[all]", or [torch], [mlx], [llama]{left_out}')
     return engines, notes
+
+
+def _refuse_tiers(name: str, why: str, options: Options) -> None:
+    """Without the memories that were named there is nothing to run."""
+    if options.rpc and BACKENDS[name].places_layers:
+        raise UserError(f"--rpc {','.join(options.rpc)}: {why}")
 
 
 def _check_device(name: str, info: EngineInfo, options: Options, machine: Machine) -> None:

@@ -117,9 +117,18 @@ def estimate(
         return max(prefill_flops(architecture, n_prompt, n_depth, batch) / rates.flops_s, streamed / rates.bytes_s)
 
     def case_s(case: Case) -> float:
+        if case.kv_cache == "off":
+            prefixes = range(max(case.n_prompt, 1), max(case.n_prompt, 1) + case.n_outputs)
+            return sum(prefill_s(n, 0, case.batch) + _LAUNCH_OVERHEAD_S for n in prefixes)
         mean_context = case.decode_start + case.n_steps / 2
         step_s = (streamed + case.batch * mean_context * kv_token) / rates.bytes_s + _LAUNCH_OVERHEAD_S
-        return prefill_s(case.n_prompt, case.n_depth, case.batch) + case.n_steps * step_s
+        # The earlier text, whose prefix is reused, is as long as the prompt and is filled in again each time.
+        prefills = 2 if case.kv_cache == "prefix" else 1
+        return prefills * prefill_s(case.n_prompt, case.n_depth, case.batch) + case.n_steps * step_s
+
+    def fill_s(case: Case) -> float:
+        """To the depth; without a cache, what its answers are compared with."""
+        return prefill_s(case.decode_start if case.kv_cache == "off" else case.n_depth, 0, case.batch)
 
     far_s = prefill_s(FAR_FROM + FAR_TOKENS, 0, 1)
     return WorkEstimate(
@@ -127,5 +136,5 @@ def estimate(
         # A machine that would take too long for the far part sees it in its first piece.
         probe_s=far_s if far_s <= FAR_BUDGET_S else far_s * FAR_PIECE / FAR_FROM,
         case_s={case: case_s(case) for case in cases},
-        fill_s={case: prefill_s(case.n_depth, 0, case.batch) for case in cases},
+        fill_s={case: fill_s(case) for case in cases},
     )

@@ -20,7 +20,7 @@ from harness.roofline.hf_config import from_hf_config
 from harness.roofline.nominal import WEIGHT_FORMATS, nominal_weights
 from harness.roofline.traffic import kv_bytes_per_token, kv_read_bytes, prefill_flops
 from harness.roofline.weights import Weights
-from results.importers.rows import machine_label
+from results.machine_label import machine_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backends.base import LoadRequest
+from harness import kv_quality
 from harness.machine.conditions.watch import Watch, watch
+from harness.placement_proof import demand_of
 from harness.process import Worker
 from harness.rows import Row, RowWriter, sample
 
@@ -66,6 +68,7 @@ class Launch:
         self._plan, self._work, self._artifact = plan, work, artifact
         self._engine_options, self._due = engine_options, due
         self._keep, self._clock, self._doing = keep, clock, doing
+        self._demand = demand_of(work, ceilings.weights) if ceilings.weights else None
         self._rows = RowWriter(plan, work, artifact, ceilings, run_id, number)
         self._asked = dict(due)
         self._cases = list(due)
@@ -87,9 +90,9 @@ class Launch:
                     self._watch: Watch = watching.enter_context(watch(facts["device"], facts["device_name"]))
                 self._handle(event)
 
-    def fail(self, reason: str) -> None:
-        """Write a failed row for the case that was running, or for all of them if none was."""
-        for case in [self._current] if self._current else list(self._due):
+    def fail(self, reason: str, *, all_cases: bool = False) -> None:
+        """Write a failed row for the case that was running; for all that are due if none was, or if told so."""
+        for case in [self._current] if self._current and not all_cases else list(self._due):
             repetitions = self._due.pop(case)
             self.failed.append(case)
             done = self._asked[case] - repetitions
@@ -98,30 +101,18 @@ class Launch:
         self._current = None
 
     def _job(self) -> dict[str, Any]:
+        request = request_of(self._work, self._artifact, self._engine_options)
         return {
             "task": "run",
             "backend": self._work.backend,
-            "request": asdict(self._request()) | {"artifact": str(self._artifact.path)},
+            "request": request,
+            "unquantised": kv_quality.unquantised(request) if kv_quality.unmeasured(self._work) is None else None,
+            "demand": asdict(self._demand) if self._demand else None,
+            "allow_partial": self._work.settings.allow_partial,
             "window": self._work.source.architecture.window,
             "seed": self._plan.seed,
             "cases": [{"case": asdict(case), "repetitions": self._due[case]} for case in self._cases],
         }
-
-    def _request(self) -> LoadRequest:
-        settings = self._work.settings
-        return LoadRequest(
-            artifact=self._artifact.path,
-            weight_format=settings.weights,
-            device=settings.device,
-            n_gpu_layers=settings.n_gpu_layers,
-            n_threads=settings.n_threads,
-            flash_attn=settings.flash_attn,
-            kv_k_format=settings.kv_k_format,
-            kv_v_format=settings.kv_v_format,
-            n_batch=settings.n_batch,
-            n_ubatch=settings.n_ubatch,
-            engine_options=self._engine_options,
-        )
 
     def _handle(self, event: Event) -> None:
         match event["event"]:
@@ -153,3 +144,27 @@ class Launch:
         row = self._rows.measured(case, event, seen, self._engine_options)
         self._keep(row, sample(row, event))
         self._doing(f"{self._work}: {case}, measuring")
+
+
+def request_of(work: Work, artifact: Artifact, engine_options: dict[str, Any]) -> dict[str, Any]:
+    """What a worker asks of the engine for a work, a `LoadRequest`, as its job has it."""
+    settings = work.settings
+    request = LoadRequest(
+        artifact=artifact.path,
+        weight_format=settings.weights,
+        device=settings.device,
+        n_gpu_layers=settings.n_gpu_layers,
+        n_threads=settings.n_threads,
+        flash_attn=settings.flash_attn,
+        kv_k_format=settings.kv_k_format,
+        kv_v_format=settings.kv_v_format,
+        n_batch=settings.n_batch,
+        n_ubatch=settings.n_ubatch,
+        n_cpu_moe=settings.n_cpu_moe,
+        kv_offload=settings.kv_offload,
+        split_mode=settings.split_mode,
+        tensor_split=settings.tensor_split,
+        rpc=settings.rpc,
+        engine_options=engine_options | ({} if settings.cache_kind == "auto" else {"cache": settings.cache_kind}),
+    )
+    return asdict(request) | {"artifact": str(artifact.path)}

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from backends.registry import BACKENDS
+from harness.endpoints import without_hosts
 from harness.errors import UserError
 from harness.machine.bandwidth import measured as bandwidth
 from harness.machine.engines import describe
@@ -41,38 +42,54 @@ class DeviceMemory:
 
 
 def memories(plan: Plan, reporter: Reporter) -> dict[str, DeviceMemory]:
-    """The host and every accelerator that the plan uses, by name; measured now where no run has done so before.
+    """The host and every accelerator that may hold a part of a model, by the engine's id; `HOST` is the host's.
 
+    Measured now where no run has done so before; another machine's memory always, since nobody knows which it was.
     A machine that only simulates has none.
     """
     works = [work for work in plan.works if BACKENDS[work.backend].requires]
     if not works:
         return {}
-    used = {work.accelerator.name: work.accelerator for work in works if work.accelerator}
+    devices = {device.id: (device, work.settings.rpc) for work in works for device in work.accelerators}
     # A model that an engine splits may lie on the host in part, whatever it is asked for.
-    found = {HOST: _memory(plan, None, reporter)}
-    return found | {name: _memory(plan, accelerator, reporter) for name, accelerator in used.items()}
+    found = {HOST: _memory(plan, None, (), reporter)}
+    return found | {name: _memory(plan, device, rpc, reporter) for name, (device, rpc) in devices.items()}
 
 
-def _memory(plan: Plan, accelerator: Accelerator | None, reporter: Reporter) -> DeviceMemory:
+def is_remote(accelerator: Accelerator) -> bool:
+    """Whether it is lent by a server (--rpc); llama.cpp names such devices so."""
+    return accelerator.id.startswith("RPC")
+
+
+def _memory(plan: Plan, accelerator: Accelerator | None, rpc: tuple[str, ...], reporter: Reporter) -> DeviceMemory:
     name = accelerator.name if accelerator else HOST
-    spec, source = spec_bandwidth(
-        plan.machine,
-        accelerator.name if accelerator else None,
-        accelerator.memory_bytes if accelerator else None,
-    )
+    spec, source = _spec(plan, accelerator)
     try:
-        return DeviceMemory(name, spec, source, _measured(plan, name, reporter))
+        return DeviceMemory(name, spec, source, _measured(plan, accelerator, rpc, reporter))
     except UserError as error:  # a ceiling is worth less than the run
         reporter.note(f"no measured ceiling: {error}")
-        return DeviceMemory(name, spec, source, None, str(error))
+        return DeviceMemory(name, spec, source, None, without_hosts(str(error), rpc))
 
 
-def _measured(plan: Plan, name: str, reporter: Reporter) -> Measured:
-    if known := bandwidth.load_cached(plan.machine, name):
-        return known
-    what = f"measuring the memory bandwidth of {'this machine' if name == HOST else name}, once"
-    return bandwidth.measured(plan.machine, _device(name), partial(_report, reporter, what))
+def _spec(plan: Plan, accelerator: Accelerator | None) -> tuple[int | None, str]:
+    if accelerator is None:
+        return spec_bandwidth(plan.machine)
+    if is_remote(accelerator):
+        return None, "whoever serves it does not tell which memory it is"
+    return spec_bandwidth(plan.machine, accelerator.name, accelerator.memory_bytes)
+
+
+def _measured(plan: Plan, accelerator: Accelerator | None, rpc: tuple[str, ...], reporter: Reporter) -> Measured:
+    if accelerator and is_remote(accelerator):
+        device = bandwidth.Device(accelerator.name, accelerator.id, "llama.cpp", rpc)
+        what = f"measuring the memory bandwidth of {device.name}"
+    else:
+        name = accelerator.name if accelerator else HOST
+        if known := bandwidth.load_cached(plan.machine, name):
+            return known
+        device = _device(name)
+        what = f"measuring the memory bandwidth of {'this machine' if name == HOST else name}, once"
+    return bandwidth.measured(plan.machine, device, partial(_report, reporter, what, device.budget_s))
 
 
 def _device(name: str) -> bandwidth.Device:
@@ -85,5 +102,5 @@ def _device(name: str) -> bandwidth.Device:
     return device
 
 
-def _report(reporter: Reporter, what: str, _: str, share: float) -> None:
-    reporter.doing(what, share * bandwidth.BUDGET_S, (1 - share) * bandwidth.BUDGET_S)
+def _report(reporter: Reporter, what: str, budget_s: float, _: str, share: float) -> None:
+    reporter.doing(what, share * budget_s, (1 - share) * budget_s)

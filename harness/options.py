@@ -8,24 +8,35 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.workload import Case, KvCache
+
 ANCHOR_MODEL = "llama-3.2-1b"
 ANCHOR_PROMPT, ANCHOR_GEN, ANCHOR_DEPTH = 512, 128, 0
 
 
 @dataclass(frozen=True)
 class Options:
-    """One request. Every tuple is a list to combine with the others; None leaves the choice to the plan.
+    """One request. Every tuple but `rpc` is a list to combine with the others; None leaves the choice to the plan.
 
     Attributes:
         models: presets, Hugging Face directories or .gguf files.
         n_prompt, n_gen, n_depth, batch: the grid of cases; None: the anchor's, or what a small context holds.
+        kv_cache: how the cases use the KV cache: "on", "off", "prefix" (see `workload.Case`).
+        cases: these alone, where they are no grid; None: the grid.
         backends: engines by name; None: every installed engine that is at home on this machine.
         weights: weight formats; None: bf16, or a .gguf file's own.
         device: "auto", "cpu", "gpu" or an engine's own device name.
         n_gpu_layers: layers on the GPU, -1 for all (llama.cpp).
+        n_cpu_moe: of so many layers, the first, the experts stay in the host's memory (llama.cpp).
+        kv_offload: the KV cache lies beside its layers; False: in the host's memory (llama.cpp).
+        split_mode: over several GPUs: "none", "layer" or "row" (llama.cpp).
+        tensor_split: each GPU's part, in any unit; (): by their free memory (llama.cpp).
+        rpc: endpoints of machines that lend their memory, all of them for every work (llama.cpp).
+        allow_partial: measure what the engine placed otherwise than asked, too.
         n_threads: host threads; None: the physical cores.
         flash_attn: "auto", "on", "off".
         kv_k_format, kv_v_format: KV cache formats; "auto": each engine's usual.
+        cache_kind: of those that the installed transformers has; "auto": the backend's own (torch).
         n_batch, n_ubatch: llama.cpp's logical and physical batch.
         repetitions, launches: per case and per worker; None: by what loading costs.
         seed: of the token stream.
@@ -41,14 +52,23 @@ class Options:
     n_gen: tuple[int, ...] | None = None
     n_depth: tuple[int, ...] = (ANCHOR_DEPTH,)
     batch: tuple[int, ...] = (1,)
+    kv_cache: tuple[KvCache, ...] = ("on",)
+    cases: tuple[Case, ...] | None = None
     backends: tuple[str, ...] | None = None
     weights: tuple[str, ...] | None = None
     device: str = "auto"
     n_gpu_layers: tuple[int, ...] = (-1,)
+    n_cpu_moe: tuple[int, ...] = (0,)
+    kv_offload: tuple[bool, ...] = (True,)
+    split_mode: tuple[str, ...] = ("layer",)
+    tensor_split: tuple[tuple[float, ...], ...] = ((),)
+    rpc: tuple[str, ...] = ()
+    allow_partial: bool = False
     n_threads: tuple[int, ...] | None = None
     flash_attn: tuple[str, ...] = ("auto",)
     kv_k_format: tuple[str, ...] = ("auto",)
     kv_v_format: tuple[str, ...] = ("auto",)
+    cache_kind: tuple[str, ...] = ("auto",)
     n_batch: tuple[int, ...] = (2048,)
     n_ubatch: tuple[int, ...] = (512,)
     repetitions: int | None = None

@@ -14,7 +14,7 @@ from harness.errors import UserError
 from harness.machine.hardware import Machine, inspect
 from harness.models.source import check_room, disk_needed, resolve
 from harness.schedule import SHORT_GEN, cases_of, schedule, seconds
-from harness.support import unsupported
+from harness.support import clamped, unsupported
 from harness.work import Work, combinations
 from results.errors import ResultsError
 from results.read import read
@@ -74,8 +74,26 @@ class Plan:
         return max(limits.memory_needed(work, self.cases) for work in self.works)
 
 
-def make_plan(options: Options) -> Plan:
+@dataclass(frozen=True)
+class Seen:
+    """What a plan runs on.
+
+    Attributes:
+        machine: this one.
+        engines: those to run, by name.
+    """
+
+    machine: Machine
+    engines: dict[str, EngineInfo]
+
+
+def make_plan(options: Options, seen: Seen | None = None) -> Plan:
     """Decide what to run.
+
+    Args:
+        options: the request.
+        seen: what to run it on, where that has been looked at before; what one of these engines cannot do is left
+            out. None: look, which takes some seconds.
 
     Raises:
         UserError: something in the request cannot be done on this machine.
@@ -83,13 +101,14 @@ def make_plan(options: Options) -> Plan:
     sources = [resolve(spec) for spec in options.models]
     for source in sources:
         limits.check_context(source, cases_of(options, sources))
-    machine = inspect()
+    machine = inspect() if seen is None else seen.machine
     label = one_line(machine.label if options.machine is None else options.machine).strip()
     if not label:
         raise UserError("--machine needs a label with something in it")
     output = options.output or Path(f"{_file_name(label)}.csv")
-    engines, notes = engine_choice.choose(options, machine)
-    runnable, left_out = _runnable(options, sources, engines)
+    engines, notes = engine_choice.choose(options, machine) if seen is None else (seen.engines, [])
+    may_leave_out = options.backends is None or seen is not None
+    runnable, left_out = _runnable(options, sources, engines, may_leave_out=may_leave_out)
     began_short = options.resume and _has_case(output, label, SHORT_GEN)
     chosen = schedule(options, runnable, began_short=began_short)
     obstacles = (limits.memory_obstacle(work, chosen.cases) for work in runnable)
@@ -109,8 +128,12 @@ def make_plan(options: Options) -> Plan:
         max_time_s=options.max_time_s,
         timeout_s=options.timeout_s or max(_LEAST_TIMEOUT_S, 10 * longest_part_s),
         obstacle=next((obstacle for obstacle in obstacles if obstacle), None),
-        notes=(*notes, *left_out, *([chosen.note] if chosen.note else [])),
+        notes=(*notes, *left_out, *_clamped(runnable), *([chosen.note] if chosen.note else [])),
     )
+
+
+def _clamped(works: Iterable[Work]) -> Iterable[str]:
+    return dict.fromkeys(note for work in works if (note := clamped(work)))
 
 
 def _has_case(output: Path, label: str, n_gen: int) -> bool:
@@ -138,7 +161,7 @@ def _disk_bytes(works: Iterable[Work]) -> int:
 
 
 def _runnable(
-    options: Options, sources: list[ModelSource], engines: dict[str, EngineInfo]
+    options: Options, sources: list[ModelSource], engines: dict[str, EngineInfo], *, may_leave_out: bool
 ) -> tuple[list[Work], list[str]]:
     """What an engine cannot do is an error where the user named the engine, else a note."""
     runnable, notes = [], []
@@ -146,7 +169,7 @@ def _runnable(
         reason = unsupported(work, options)
         if reason is None:
             runnable.append(work)
-        elif options.backends is not None:
+        elif not may_leave_out:
             raise UserError(f"{work.backend}, {work.source.name}: {reason}")
         else:
             notes.append(f"{work.backend} left out for {work.source.name}: {reason}")

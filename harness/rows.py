@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness import kv_quality
+from harness.endpoints import without_hosts
 from harness.metrics import metrics
 from results.schema import COLUMNS, SCHEMA_VERSION
 
@@ -87,25 +89,35 @@ class RowWriter:
         """The probe was scored."""
         self._probe = event
         self._common |= {"probe_nll": event["nll"], "probe_logits": event["logits"]}
+        if quality := event["kv_quality"]:
+            self._common |= {"kv_quality_kl": quality["kl"], "kv_quality_top1": quality["top1"]}
 
     def measured(self, case: Case, event: Event, seen: Seen, engine_options: dict[str, Any]) -> Row:
         """A repetition that was measured, and what the parent saw of the device meanwhile."""
         facts, memory = event["facts"], event["memory"]
         driver_bytes, driver_missing = event["driver_memory"]
         values, missing = metrics(case, event["ttft_s"], event["itl_s"])
-        ceilings, no_ceilings = self._ceilings.columns(case, facts, values)
+        ceilings, no_ceilings = self._ceilings.columns(case, facts, values, event["kept_tokens"])
+        tiers = self._ceilings.tiers(case, facts, memory["kv_cache_bytes"])
+        if tiers is None:
+            missing["tiers"] = "a simulated engine holds no model"
         counted = event["counted"]
         no_conditions = {**seen.missing, **counted["missing"]}
         if driver_missing:
             missing["driver_device_bytes"] = driver_missing
         if not case.n_gen:
             missing["decode_start"] = "prefill only (-n 0)"
+        if why := kv_quality.unmeasured(self._work):
+            missing |= dict.fromkeys(("kv_quality_kl", "kv_quality_top1"), why)
+        if event["kept_tokens"] is None:
+            missing["kv_kept_tokens"] = "no cached prefix was reused (--kv-cache prefix)"
         settings = facts["engine_settings"] | engine_options
         settings["host_peak_since"] = event["host_peak_since"]
         settings["probe_far"] = self._probe["far_missing"] or "scored" if self._probe else None
         return self._row(
             case,
             repetition=event["repetition"],
+            kv_kept_tokens=event["kept_tokens"],
             started_at=event["started_at"],
             tokens_sha256=event["tokens_sha256"],
             argmax_sha256=event["argmax_sha256"],
@@ -115,6 +127,7 @@ class RowWriter:
             driver_device_bytes=driver_bytes,
             kv_cache_bytes=memory["kv_cache_bytes"],
             engine_settings={**settings, "asked": self._work.settings.asked()},
+            tiers=tiers,
             unavailable={**facts["unavailable"], **memory["unavailable"], **missing, **no_ceilings, **no_conditions},
             **self._device(facts),
             **{name: facts[name] for name in _FROM_FACTS},
@@ -133,7 +146,7 @@ class RowWriter:
             repetition=repetition,
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             status="failed",
-            error=reason.replace(str(Path.home()), "~"),
+            error=without_hosts(reason.replace(str(Path.home()), "~"), self._work.settings.rpc),
             engine_settings={**engine_options, "asked": self._work.settings.asked()},
             unavailable=dict.fromkeys(_MEASURED, "the case failed"),
             **(self._device(facts) | {name: facts[name] for name in _FROM_FACTS} if facts else {}),

@@ -11,6 +11,7 @@ from backends.registry import BACKENDS
 from harness import prepare, resume
 from harness.ceilings import Ceilings
 from harness.clock import Clock
+from harness.endpoints import answers
 from harness.errors import UserError
 from harness.launch import Launch
 from harness.machine.conditions import before
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from harness.rows import Row
     from harness.work import Work
     from harness.workload import Case, Due
+
+
+_START_IT_AGAIN = "start it again with tokenroof serve-tier, and go on with tokenroof run --resume"
 
 
 class TimeOverError(Exception):
@@ -143,7 +147,9 @@ class _Runner:
             try:
                 launch.run()
             except WorkerDiedError as death:
-                if due and not self._try_fallback(work, death):
+                if due and (gone := [endpoint for endpoint in work.settings.rpc if not answers(endpoint)]):
+                    launch.fail(f"the tier at {', '.join(gone)} no longer answers: {_START_IT_AGAIN}", all_cases=True)
+                elif due and not self._try_fallback(work, death):
                     launch.fail(death.reason)
             self._hopeless |= {(work, case) for case in launch.failed}
 

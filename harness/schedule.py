@@ -36,16 +36,19 @@ def seconds(works: list[Work], cases: tuple[Case, ...], launches: int, repetitio
 
 
 def cases_of(options: Options, sources: list[ModelSource], n_gen: int = ANCHOR_GEN) -> tuple[Case, ...]:
-    """The grid that was asked for.
+    """The cases or the grid that was asked for.
 
     Without -p and -n it is the anchor case, or half of that again and again until a small context holds it.
     """
+    if options.cases is not None:
+        return options.cases
     n_prompt = ANCHOR_PROMPT
     if options.n_prompt is None and options.n_gen is None:
         room = min(source.architecture.max_context or n_prompt + n_gen for source in sources) - max(options.n_depth)
         while n_prompt > 1 and n_prompt + n_gen > room:
             n_prompt, n_gen = n_prompt // 2, max(n_gen // 2, 1)
-    return grid(options.n_depth, options.n_prompt or (n_prompt,), options.n_gen or (n_gen,), options.batch)
+    prompts, gens = options.n_prompt or (n_prompt,), options.n_gen or (n_gen,)
+    return grid(options.n_depth, prompts, gens, options.batch, options.kv_cache)
 
 
 def schedule(options: Options, works: list[Work], *, began_short: bool) -> Schedule:
@@ -66,8 +69,8 @@ def schedule(options: Options, works: list[Work], *, began_short: bool) -> Sched
 
 def _is_anchor(options: Options) -> bool:
     """On whatever engines and device, it must not take long."""
-    asked = (options.models, options.n_prompt, options.n_gen, options.n_depth, options.batch)
-    return asked == (Options.models, Options.n_prompt, Options.n_gen, Options.n_depth, Options.batch)
+    names = ("models", "n_prompt", "n_gen", "n_depth", "batch", "kv_cache", "cases")
+    return all(getattr(options, name) == getattr(Options, name) for name in names)
 
 
 def _default_run(options: Options, works: list[Work], usual: tuple[int, int], *, began_short: bool) -> Schedule:

@@ -8,20 +8,39 @@ import psutil
 
 from backends.registry import BACKENDS
 from harness.errors import UserError
+from harness.kv_quality import UNQUANTISED
 from harness.models.gguf_export import check_exportable
+from harness.models.quantised import obstacle
 
 if TYPE_CHECKING:
     from harness.options import Options
     from harness.work import Work
 
 _LLAMA_CPP_SEQUENCES = 256  # its LLAMA_MAX_SEQ
-_UNQUANTISED = {"auto", "f32", "f16", "bf16"}
+# Flags that put a part of a model somewhere: the setting, and the value with which it asks for nothing.
+_PLACING: dict[str, tuple[str, object]] = {
+    "-ngl": ("n_gpu_layers", -1),
+    "-ncmoe": ("n_cpu_moe", 0),
+    "-nkvo": ("kv_offload", True),
+    "-sm": ("split_mode", "layer"),
+    "-ts": ("tensor_split", ()),
+    "--rpc": ("rpc", ()),
+}
 
 
 def unsupported(work: Work, options: Options) -> str | None:
     """The first reason against a work; None if there is none."""
-    checks = (_model, _device, _gguf_engine if BACKENDS[work.backend].artifact == "gguf" else _whole_model_engine)
+    of_engine = _gguf_engine if BACKENDS[work.backend].artifact == "gguf" else _whole_model_engine
+    checks = (_model, _device, _cache, of_engine)
     return next((reason for check in checks if (reason := check(work, options))), None)
+
+
+def clamped(work: Work) -> str | None:
+    """A note where more layers are asked for than there are; None where not."""
+    asked, n_layers = work.settings.n_gpu_layers, work.source.architecture.n_layers + 1
+    if asked <= n_layers or work.accelerator is None:
+        return None
+    return f"-ngl {asked} is more than the {n_layers} layers of {work.source.name}, so all of them go to the GPU"
 
 
 def _model(work: Work, options: Options) -> str | None:
@@ -33,6 +52,18 @@ def _model(work: Work, options: Options) -> str | None:
             return "-w cannot convert a .gguf file; leave it out to run the file as it is"
     elif known is not None and model_type not in known:
         return f"the installed version has no code for model_type {model_type!r}"
+    elif work.source.quantised_by is not None:
+        return _quantised(work, work.source.quantised_by, options)
+    return None
+
+
+def _quantised(work: Work, method: str, options: Options) -> str | None:
+    if options.weights is not None:
+        return f"-w cannot convert weights quantised by {method}; leave it out to run them as they are"
+    if reason := obstacle(method, work.backend):
+        return reason
+    if work.backend == "torch":  # it loads them, but would report them as bf16
+        return f"weights quantised by {method} run through mlx only so far"
     return None
 
 
@@ -40,30 +71,53 @@ def _device(work: Work, _: Options) -> str | None:
     settings, cores = work.settings, psutil.cpu_count() or 1
     if settings.n_gpu_layers > 0 and settings.device == "cpu":
         return f"-ngl {settings.n_gpu_layers} puts layers on a GPU, and --device cpu forbids it"
+    if settings.rpc and settings.device == "cpu":
+        return "--rpc adds devices to put layers on, and --device cpu forbids it"
     if settings.n_threads > cores:
         return f"-t {settings.n_threads} is more than this machine's {cores} logical cores"
     return None
 
 
 def _whole_model_engine(work: Work, _: Options) -> str | None:
-    """Torch and MLX: one device, one attention kernel, a KV cache like the weights."""
+    """Torch and MLX: one device, one attention kernel, keys and values alike."""
     settings = work.settings
-    if settings.n_gpu_layers != -1:
-        return "only llama.cpp places part of the layers (-ngl); use --device cpu or gpu for the whole model"
+    for flag, (name, neutral) in _PLACING.items():
+        if getattr(settings, name) != neutral:
+            return f"only llama.cpp places part of a model ({flag}); use --device cpu or gpu for the whole model"
     if settings.flash_attn != "auto":
         return "it chooses its attention kernel itself; -fa is for llama.cpp"
-    if {settings.kv_k_format, settings.kv_v_format} - {"auto", settings.weights}:
-        return "its KV cache has the weights' format; -ctk and -ctv are for llama.cpp"
+    if len(formats := {settings.kv_k_format, settings.kv_v_format} - {settings.weights}) > 1:
+        return f"it keeps keys and values alike, not {' and '.join(sorted(formats))}; give -ctk and -ctv one format"
+    return None
+
+
+def _cache(work: Work, _: Options) -> str | None:
+    settings, formats = work.settings, (*BACKENDS[work.backend].kv_formats, *work.engine.kv_formats)
+    for flag, asked in (("-ctk", settings.kv_k_format), ("-ctv", settings.kv_v_format)):
+        if asked not in {"auto", settings.weights, *formats}:
+            has = " and ".join(filter(None, [", ".join(formats), "the weights' own format"]))
+            return f"it has no {asked} KV cache ({flag}); it has {has}"
+    if settings.cache_kind not in {"auto", *(kinds := work.engine.cache_kinds)}:
+        has = f"it has {', '.join(kinds)}" if kinds else "only torch has several"
+        return f"it has no cache of the kind {settings.cache_kind!r} (--cache-kind); {has}"
+    if settings.cache_kind in work.engine.cuda_cache_kinds and not (work.accelerator and "cuda" in work.accelerator.id):
+        return f"its {settings.cache_kind} cache (--cache-kind) moves layers over CUDA streams, and runs on CUDA only"
     return None
 
 
 def _gguf_engine(work: Work, options: Options) -> str | None:
     """llama.cpp: what it would refuse, and what its file format cannot carry."""
-    settings, batch = work.settings, max(options.batch)
+    settings = work.settings
+    batch = max(options.batch if options.cases is None else (case.batch for case in options.cases))
     if batch > (most := min(settings.n_batch, _LLAMA_CPP_SEQUENCES)):
         return f"-B {batch} is more sequences than it takes at once here, {most} (see -b)"
-    if settings.flash_attn == "off" and settings.kv_v_format not in _UNQUANTISED:
+    if settings.flash_attn == "off" and settings.kv_v_format not in UNQUANTISED:
         return f"a {settings.kv_v_format} V cache (-ctv) needs flash attention, and -fa off forbids it"
+    if settings.n_cpu_moe and not work.source.architecture.is_mixture:
+        return f"-ncmoe {settings.n_cpu_moe} keeps experts in the host's memory, and the model has none"
+    if len(settings.tensor_split) > (most := len(work.engine.accelerators)):
+        parts = "/".join(f"{part:g}" for part in settings.tensor_split)
+        return f"-ts {parts} is for {len(settings.tensor_split)} devices, and there are {most}"
     if work.source.origin == "hf" and work.source.path is not None and settings.weights is not None:
         try:
             check_exportable(work.source.path, settings.weights)

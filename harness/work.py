@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from backends.registry import BACKENDS
 from harness import estimate
+from harness.endpoints import shown
 from harness.machine.hardware import physical_cores
 from harness.models.source import n_params, weight_bytes
 
@@ -36,10 +37,23 @@ class Settings:
     kv_v_format: str
     n_batch: int
     n_ubatch: int
+    n_cpu_moe: int = 0
+    kv_offload: bool = True
+    split_mode: str = "layer"
+    tensor_split: tuple[float, ...] = ()
+    rpc: tuple[str, ...] = ()
+    allow_partial: bool = False
+    cache_kind: str = "auto"
 
     def asked(self) -> dict[str, Any]:
-        """For the row: what was asked, beside what was got."""
-        return asdict(self)
+        """For the row: what was asked, beside what was got.
+
+        What has a neutral value by itself is there only where something else was asked, so that rows from before it
+        was invented ask for the same.
+        """
+        told = asdict(self) | {"tensor_split": list(self.tensor_split), "rpc": [shown(each) for each in self.rpc]}
+        neutral = {each.name: each.default for each in fields(self)}
+        return {name: value for name, value in told.items() if value not in ([], neutral[name])}
 
 
 @dataclass(frozen=True)
@@ -64,8 +78,17 @@ class Work:
 
     @property
     def spreads(self) -> bool:
-        """Whether its engine puts one model on several GPUs."""
+        """Whether its engine puts one model on several memories."""
         return BACKENDS[self.backend].places_layers
+
+    @property
+    def accelerators(self) -> tuple[Accelerator, ...]:
+        """Every device beside the CPU that may hold a part of the model, or compute on what the host holds."""
+        first = self.accelerator
+        if first is None:
+            return ()
+        chosen = self.spreads and self.settings.device in {"auto", "gpu"} and self.settings.split_mode != "none"
+        return self.engine.accelerators if chosen else (first,)
 
     def estimate(self, cases: tuple[Case, ...]) -> estimate.WorkEstimate:
         """How long its parts should take."""
@@ -96,28 +119,29 @@ def combinations(options: Options, sources: list[ModelSource], engines: dict[str
 
 def _settings(options: Options, source: ModelSource, backend: str) -> Iterator[Settings]:
     """Every combination; those that differ only in what the engine does not have are one."""
-    as_it_is = None if source.origin == "gguf" else _DEFAULT_WEIGHTS
+    as_it_is = None if source.origin == "gguf" or source.quantised_by else _DEFAULT_WEIGHTS
     has_batches = BACKENDS[backend].places_layers
-    for weights, n_threads, n_gpu_layers, flash_attn, kv_k_format, kv_v_format, n_batch, n_ubatch in itertools.product(
-        options.weights or (as_it_is,),
-        options.n_threads or (physical_cores(),),
-        options.n_gpu_layers,
-        options.flash_attn,
-        options.kv_k_format,
-        options.kv_v_format,
-        options.n_batch if has_batches else (0,),
-        options.n_ubatch if has_batches else (0,),
-    ):
+    choices: dict[str, tuple[Any, ...]] = {
+        "weights": options.weights or (as_it_is,),
+        "n_threads": options.n_threads or (physical_cores(),),
+        "n_gpu_layers": options.n_gpu_layers,
+        "n_cpu_moe": options.n_cpu_moe,
+        "kv_offload": options.kv_offload,
+        "split_mode": options.split_mode,
+        "tensor_split": options.tensor_split,
+        "flash_attn": options.flash_attn,
+        "kv_k_format": options.kv_k_format,
+        "kv_v_format": options.kv_v_format,
+        "cache_kind": options.cache_kind,
+        "n_batch": options.n_batch if has_batches else (0,),
+        "n_ubatch": options.n_ubatch if has_batches else (0,),
+    }
+    for chosen in itertools.product(*choices.values()):
         yield Settings(
-            weights=weights,
             device=options.device,
-            n_threads=n_threads,
-            n_gpu_layers=n_gpu_layers,
-            flash_attn=flash_attn,
-            kv_k_format=kv_k_format,
-            kv_v_format=kv_v_format,
-            n_batch=n_batch,
-            n_ubatch=n_ubatch,
+            rpc=options.rpc,
+            allow_partial=options.allow_partial,
+            **dict(zip(choices, chosen, strict=True)),
         )
 
 

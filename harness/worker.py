@@ -3,10 +3,12 @@
 One JSON document comes in on standard input, JSON lines go out on standard output. An engine that prints would spoil
 them, so the real standard output is set aside and file descriptor 1 leads to standard error.
 
-    {"task": "describe", "backend": NAME}
+    {"task": "describe", "backend": NAME, "rpc": ["HOST:PORT", …]}
     {"task": "bandwidth", "backend": NAME or null, "device": ID, "n_threads": 2, "budget_s": 10}
-    {"task": "run", "backend": NAME, "request": {LoadRequest}, "seed": 1, "window": null,
-     "cases": [{"case": {Case}, "repetitions": 3}, …]}
+    {"task": "hold", "backend": NAME, "request": {LoadRequest}, "case": {Case}}
+    {"task": "run", "backend": NAME, "request": {LoadRequest}, "unquantised": null, "seed": 1, "window": null,
+     "demand": {Demand} or null, "allow_partial": false, "cases": [{"case": {Case}, "repetitions": 3}, …]}
+    {"task": "serve", "endpoint": "HOST:PORT", "n_threads": 1, "device": "auto"}
 """
 
 from __future__ import annotations
@@ -21,22 +23,23 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from backends.base import BackendError, LoadRequest
+from backends.base import BackendError, LoadRequest, OutOfMemoryError
 from backends.registry import BACKENDS
-from harness import measure, probe
+from harness import kv_quality, lend, measure, probe
 from harness.machine import nvml
 from harness.machine.bandwidth import in_worker
 from harness.machine.bandwidth.document import to_document
 from harness.machine.conditions import energy
 from harness.machine.conditions.window import Window
 from harness.machine.memory import HostPeak
-from harness.selfcheck import check_decode
+from harness.placement_proof import Demand, unkept
+from harness.selfcheck import check_answers, expected_logits
 from harness.workload import Case, sha256, token_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backends.base import Session
+    from backends.base import Logits, Session
 
 T = TypeVar("T")
 
@@ -51,6 +54,10 @@ def main() -> None:
         _describe(job, tell)
     elif job["task"] == "bandwidth":
         _bandwidth(job, tell)
+    elif job["task"] == "serve":
+        _guard(lambda: lend.serve(job["endpoint"], job["n_threads"], job["device"], tell), tell, "failed")
+    elif job["task"] == "hold":
+        _hold(job, tell)
     else:
         _run(job, tell)
     tell("done")
@@ -83,7 +90,10 @@ def _exit_with_parent() -> None:
 
 def _describe(job: dict[str, Any], tell: Teller) -> None:
     try:
-        info = BACKENDS[job["backend"]].import_module().describe()
+        backend = BACKENDS[job["backend"]]
+        # Endpoints are for the engine that places layers; the others have nothing to ask there.
+        more = {"rpc": tuple(job["rpc"])} if backend.places_layers else {}
+        info = backend.import_module().describe(**more)
     except Exception as error:  # noqa: BLE001 an engine may fail to import in any way; the parent must hear why
         tell("failed", error=_one_line(error))
         return
@@ -101,37 +111,104 @@ def _bandwidth(job: dict[str, Any], tell: Teller) -> None:
         tell("measured", measured=to_document(measured))
 
 
+def _hold(job: dict[str, Any], tell: Teller) -> None:
+    """Whether the model and a case's KV cache fit where they are asked to be; nothing is timed."""
+    case = Case(**job["case"])
+
+    def hold() -> str:
+        try:
+            _load(job, "request").allocate(case.context_tokens, case.batch)
+        except OutOfMemoryError:
+            return "too_large"
+        return "held"
+
+    if outcome := _guard(hold, tell, "failed"):
+        tell(outcome)
+
+
 def _run(job: dict[str, Any], tell: Teller) -> None:
-    request = LoadRequest(**{**job["request"], "artifact": Path(job["request"]["artifact"])})
     tell("loading")
+    unquantised: Logits | None = None
+    if job["unquantised"]:  # the same engine with a full KV cache, to tell what the quantised one costs in quality
+        unquantised = _guard(lambda: _answers(_load(job, "unquantised")), tell, "failed")
+        if unquantised is None:
+            return
     started = time.perf_counter()
-    session = _guard(lambda: BACKENDS[job["backend"]].import_module().load(request), tell, "failed")
+    session = _guard(lambda: _load(job, "request"), tell, "failed")
     if session is None:
         return
-    facts = session.facts()
-    tell("loaded", load_s=time.perf_counter() - started, facts=dataclasses.asdict(facts))
+    load_s = time.perf_counter() - started
+    facts = _guard(lambda: _facts(session, job), tell, "failed")
+    if facts is None:
+        return
+    tell("loaded", load_s=load_s, facts=facts)
     scored = _guard(lambda: probe.score(session, window=job["window"]), tell, "failed")
     if scored is None:
         return
-    tell("probe", **dataclasses.asdict(scored))
-    with energy.meter(facts.device, facts.device_name) as meter:
+    quality = None
+    if unquantised is not None:
+        quantised = _guard(lambda: kv_quality.answers(session), tell, "failed")
+        if quantised is None:
+            return
+        quality = dataclasses.asdict(kv_quality.compare(unquantised, quantised))
+    tell("probe", **dataclasses.asdict(scored), kv_quality=quality)
+    with energy.meter(facts["device"], facts["device_name"]) as meter:
         for index, item in enumerate(job["cases"]):
-            _run_case(session, index, item, job["seed"], tell, Window(meter))
+            _run_case(session, index, item, job, tell, Window(meter))
     session.close()
 
 
-def _run_case(session: Session, index: int, item: dict[str, Any], seed: int, tell: Teller, window: Window) -> None:
+def _load(job: dict[str, Any], which: str) -> Session:
+    asked = job[which]
+    lists = {name: tuple(asked[name]) for name in ("tensor_split", "rpc")}
+    request = LoadRequest(**{**asked, **lists, "artifact": Path(asked["artifact"])})
+    session: Session = BACKENDS[job["backend"]].import_module().load(request)
+    return session
+
+
+def _answers(session: Session) -> Logits:
+    """And the session's end: two models at once may be more than the memory holds."""
+    answers = kv_quality.answers(session)
+    session.close()
+    return answers
+
+
+def _facts(session: Session, job: dict[str, Any]) -> dict[str, Any]:
+    """What the engine did, as JSON.
+
+    Raises:
+        BackendError: a part of the model is not where it was asked to be, and --allow-partial was not given.
+    """
+    facts = session.facts()
+    told = dataclasses.asdict(facts)
+    if job["demand"] and (reason := unkept(Demand(**job["demand"]), facts)):
+        if not job["allow_partial"]:
+            raise BackendError(f"{reason}; --allow-partial measures it all the same")
+        told["engine_settings"]["not_honoured"] = reason
+    return told
+
+
+def _run_case(
+    session: Session, index: int, item: dict[str, Any], job: dict[str, Any], tell: Teller, window: Window
+) -> None:
     case = Case(**item["case"])
-    host = HostPeak()
+    has_cache = case.kv_cache != "off"
     tell("case", index=index)
 
     def run() -> None:
-        tokens = token_stream(case.context_tokens, case.batch, session.vocab_size, seed)
+        tokens = token_stream(case.context_tokens, case.batch, session.vocab_size, job["seed"])
         tokens_sha256 = sha256(tokens)
-        session.allocate(case.context_tokens, case.batch)
+        if not has_cache:  # whose answers are judged by those with a cache
+            session.allocate(case.context_tokens, case.batch)
+            expected = expected_logits(session, case, tokens)
+        host = HostPeak()
+        session.allocate(case.context_tokens, case.batch, kv_cache=has_cache)
+        _facts(session, job)  # before anything is timed
         measure.fill(session, case, tokens)
         warm_up = measure.repeat(session, case, tokens)  # the measured shape, untimed
-        check_decode(session, case, tokens, warm_up.ids)
+        if has_cache:
+            expected = expected_logits(session, case, tokens)
+        check_answers(case, warm_up.ids, expected)
         tell("warm", index=index)
         for repetition in range(1, item["repetitions"] + 1):
             measure.fill(session, case, tokens)
@@ -144,12 +221,13 @@ def _run_case(session: Session, index: int, item: dict[str, Any], seed: int, tel
                 ttft_s=None if sample.ttft_ns is None else sample.ttft_ns / 1e9,
                 itl_s=(sample.step_ns / 1e9).tolist(),
                 ids=sample.ids.tolist(),
+                kept_tokens=sample.kept_tokens,
                 tokens_sha256=tokens_sha256,
                 argmax_sha256=sha256(sample.ids),
                 peak_host_bytes=host.bytes(),
                 host_peak_since=host.since,
                 driver_memory=nvml.process_bytes(),
-                facts=dataclasses.asdict(session.facts()),
+                facts=_facts(session, job),
                 memory=dataclasses.asdict(session.memory()),
                 counted=window.counted,
             )

@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -22,6 +22,7 @@ _RANGE = re.compile(r"(?P<first>-?\d+)(?:-(?P<last>\d+)(?:(?P<op>[+*])(?P<step>\
 _MOST_VALUES = 1000
 
 KvCache = Literal["on", "off", "prefix"]
+KV_CACHES: tuple[KvCache, ...] = get_args(KvCache)
 _CACHE_NAMES = {"on": "", "off": " no cache", "prefix": " reused"}
 
 
@@ -58,6 +59,11 @@ class Case:
     def n_steps(self) -> int:
         """Decode steps: the prefill yields the first token where there is a prompt."""
         return max(self.n_gen - 1, 0) if self.n_prompt else self.n_gen
+
+    @property
+    def n_outputs(self) -> int:
+        """Tokens that come out: a prefill yields one even where none was asked for."""
+        return self.n_steps + (1 if self.n_prompt else 0)
 
     def __str__(self) -> str:
         """As the command line would name it: `p512 n128 d0`."""
@@ -110,21 +116,40 @@ def _expand(match: re.Match[str], *, flag: str, text: str, room: int) -> list[in
 
 
 def grid(
-    depths: Iterable[int], prompts: Iterable[int], gens: Iterable[int], batches: Iterable[int]
+    depths: Iterable[int],
+    prompts: Iterable[int],
+    gens: Iterable[int],
+    batches: Iterable[int],
+    kv_caches: Iterable[KvCache] = ("on",),
 ) -> tuple[Case, ...]:
     """Every combination, in the order given; the empty case (no prompt, no generation) is left out.
 
     Raises:
-        UserError: nothing is left.
+        UserError: nothing is left, or a case cannot do with its cache what it is to do.
     """
     cases = tuple(
-        Case(depth, prompt, gen, batch)
-        for batch, depth, prompt, gen in itertools.product(batches, depths, prompts, gens)
+        Case(depth, prompt, gen, batch, kv_cache)
+        for kv_cache, batch, depth, prompt, gen in itertools.product(kv_caches, batches, depths, prompts, gens)
         if prompt or gen
     )
     if not cases:
         raise UserError("-p 0 with -n 0 leaves nothing to measure; give a prompt (-p) or tokens to generate (-n)")
+    for case in cases:
+        _check_kv_cache(case)
     return cases
+
+
+def _check_kv_cache(case: Case) -> None:
+    if case.kv_cache == "off" and case.n_depth:
+        raise UserError(
+            f"--kv-cache off with -d {case.n_depth}: without a cache there are no tokens in it; "
+            f"give them as the prompt, -p {case.n_depth + case.n_prompt}"
+        )
+    if case.kv_cache == "prefix" and not case.n_prompt:
+        raise UserError(
+            "--kv-cache prefix with -p 0: a prefix as long as the prompt leaves nothing to prefill; -d is the prefix "
+            "that is kept, -p the tokens after it, at least 1"
+        )
 
 
 def token_stream(n_tokens: int, batch: int, vocab_size: int, seed: int) -> NDArray[np.int32]:

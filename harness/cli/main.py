@@ -15,13 +15,17 @@ from harness.cli.compare import compare
 from harness.cli.devices import devices
 from harness.cli.export import export
 from harness.cli.import_ import import_
+from harness.cli.inspect import inspect
+from harness.cli.kv_cache import kv_cache
 from harness.cli.machine import machine
 from harness.cli.merge import merge
 from harness.cli.models import models
+from harness.cli.offload import offload
 from harness.cli.predict import predict
 from harness.cli.report import report
 from harness.cli.run import run
 from harness.cli.schema import schema
+from harness.cli.serve_tier import serve_tier
 from harness.cli.show import show
 from harness.errors import TokenroofError
 
@@ -45,7 +49,10 @@ def options(
 
 
 app.command()(run)
+app.command()(kv_cache)
+app.command()(offload)
 app.command()(models)
+app.command()(inspect)
 app.command()(predict)
 app.command()(devices)
 app.command()(machine)
@@ -56,9 +63,10 @@ app.command()(export)
 app.command()(compare)
 app.command()(report)
 app.command()(show)
+app.command("serve-tier")(serve_tier)
 
 # -ngl and its like are whole words; -n128 or -ngl99 glued together would otherwise be read as -n with a strange value.
-_WORDS = {"-ngl", "-fa", "-ctk", "-ctv", "-ub"}
+_WORDS = {"-ngl", "-ncmoe", "-nkvo", "-sm", "-ts", "-fa", "-ctk", "-ctv", "-ub"}
 _GLUED = re.compile(r"-(?P<flag>[A-Za-z]+)(?P<value>.*)")
 
 

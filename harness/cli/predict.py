@@ -12,9 +12,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from harness.prediction.hardware import Range
-    from harness.prediction.predict import Prediction, Question
+    from harness.prediction.offload import Choice, Offload
+    from harness.prediction.predict import Prediction
+    from harness.prediction.question import Question
 
 _HOST = "ddr5-5600-2ch"
+_FEW = 6  # devices
 
 
 def predict(
@@ -70,7 +73,7 @@ def predict(
 def _question(model: str, weights: str | None, tokens: tuple[int, int, int], kv_formats: tuple[str, str]) -> Question:
     from harness.models.artifact_weights import weights_of
     from harness.models.source import resolve_shape
-    from harness.prediction.predict import Question
+    from harness.prediction.question import Question
     from harness.roofline.formats import element_bytes
     from harness.workload import Case
 
@@ -102,6 +105,7 @@ def _values(question: Question, prediction: Prediction) -> dict[str, Any]:
         "bandwidth_gbs": None if target.hardware is None else target.hardware.bandwidth_bytes_s / 1e9,
         "max_context": prediction.max_context,
         "gpu_layers": prediction.gpu_layers,
+        "offload": _offload_values(prediction.offload),
         "decode_ceiling_tok_s": None if ceiling is None else ceiling.tok_s,
         "decode_tok_s": _range(prediction.decode_tok_s),
         "ttft_s": _range(prediction.ttft_s),
@@ -110,6 +114,25 @@ def _values(question: Question, prediction: Prediction) -> dict[str, Any]:
         "decode_basis": prediction.decode_tok_s and prediction.decode_tok_s.basis,
         "prefill_basis": prediction.ttft_s and prediction.ttft_s.basis,
         "notes": list(prediction.notes),
+    }
+
+
+def _offload_values(offload: Offload | None) -> dict[str, Any] | None:
+    if offload is None:
+        return None
+    names = ("best", "one_gb_more", "experts_on_host")
+    return {name: _choice_values(getattr(offload, name)) for name in names}
+
+
+def _choice_values(choice: Choice | None) -> dict[str, Any] | None:
+    if choice is None:
+        return None
+    return {
+        "n_gpu_layers": choice.n_gpu_layers,
+        "n_cpu_moe": choice.n_cpu_moe,
+        "decode_tok_s": _range(choice.decode_tok_s),
+        "host_bytes_per_token": round(choice.host_bytes),
+        "host_s_per_token": choice.host_s,
     }
 
 
@@ -130,18 +153,42 @@ def _print(question: Question, predictions: list[Prediction]) -> None:
         f"{case}: {first.kv_cache_bytes / 1e9:.2f} GB of KV cache, {first.needed_bytes / 1e9:.2f} GB in all."
     )
     console.print(_table(predictions), "", sep="\n")
+    is_few = len(predictions) <= _FEW  # a reader of the whole catalog does not want a paragraph a device
     for prediction in predictions:
-        if prediction.notes:
-            console.print(Text(f"{prediction.target.name}: {'; '.join(prediction.notes)}"))
+        said = [*prediction.notes, *(_offload_text(prediction.offload) if is_few and prediction.offload else ())]
+        if said:
+            console.print(Text(f"{prediction.target.name}: {'; '.join(said)}"))
     bases = [
         f"{each.target.name}, {what}: {basis.basis}"
         for each in predictions
         for what, basis in (("decode", each.decode_tok_s), ("prefill", each.ttft_s))
         if basis is not None
     ]
-    if len(predictions) <= 6:  # a reader of the whole catalog does not want a paragraph a device
+    if is_few:
         console.print(*map(Text, bases), sep="\n")
     console.print(Text("ranges: eight of ten published rates lie within"))
+
+
+def _offload_text(offload: Offload) -> list[str]:
+    """How to place a model that is too large for a GPU, and what another placement would bring."""
+    best, more, experts = offload.best, offload.one_gb_more, offload.experts_on_host
+    if not best.host_bytes:
+        return []
+    rate, more_rate = best.decode_tok_s.mid, more.decode_tok_s.mid
+    said = [
+        f"fastest at -ngl {best.n_gpu_layers}, where a token reads {best.host_bytes / 1e9:.2f} GB of the host's memory "
+        f"in {best.host_s:.3g} s or more",
+        f"1 GB more on the GPU: -ngl {more.n_gpu_layers}, {_number(more_rate)} tok/s ({more_rate / rate - 1:+.1%})"
+        if more.n_gpu_layers != best.n_gpu_layers
+        else "1 GB more on the GPU holds no layer more",
+    ]
+    if experts is not None:
+        said.append(
+            f"faster still with all layers on the GPU and the experts of the first {experts.n_cpu_moe} in the host's "
+            f"memory: -ngl {experts.n_gpu_layers} --n-cpu-moe {experts.n_cpu_moe}, "
+            f"{_number(experts.decode_tok_s.mid)} tok/s"
+        )
+    return said
 
 
 def _table(predictions: list[Prediction]) -> Table:

@@ -73,6 +73,7 @@ def _add_published(gathered: Gathered) -> Gathered:
 
 def _write_figure(gathered: Gathered, figure: str, output: Path, lang: str) -> int:
     from reports.figures import FIGURES, Missing, to_png, to_svg
+    from reports.files import replace_file
     from reports.report import draw
     from reports.words import words
 
@@ -84,10 +85,7 @@ def _write_figure(gathered: Gathered, figure: str, output: Path, lang: str) -> i
     if isinstance(drawn, Missing):
         raise UserError(f"no figure {figure}: {drawn.reason}")
     try:
-        if output.suffix.lower() == ".svg":
-            output.write_text(to_svg(drawn), encoding="utf-8", newline="\n")
-        else:
-            output.write_bytes(to_png(drawn))
+        replace_file(output, to_svg(drawn) if output.suffix.lower() == ".svg" else to_png(drawn))
     except OSError as error:
         raise UserError(f"{output}: {error.strerror or error}; name another file with -o") from error
     print(output)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.choices import FLASH_ATTENTION, KV_FORMATS, WEIGHT_FORMATS, Format
+from harness.cli.choices import FLASH_ATTENTION, KV_CACHES, KV_FORMATS, SPLIT_MODES, WEIGHT_FORMATS, Format
 from harness.errors import UserError
 from harness.options import Options
 
@@ -42,6 +43,14 @@ def run(
         str, typer.Option("-d", "--n-depth", metavar="LIST", help="Tokens in the KV cache before the timed work.")
     ] = "0",
     batch: Annotated[str, typer.Option("-B", "--batch", metavar="LIST", help="Sequences at once.")] = "1",
+    kv_cache: Annotated[
+        str,
+        typer.Option(
+            "--kv-cache",
+            metavar="LIST",
+            help="on; off: each step runs its whole prefix again; prefix: -d tokens are kept of another text's cache.",
+        ),
+    ] = "on",
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="Of the token stream.")] = 1,
     backend: Annotated[
         str | None,
@@ -61,6 +70,46 @@ def run(
     n_gpu_layers: Annotated[
         str, typer.Option("-ngl", "--n-gpu-layers", metavar="LIST", help="Layers on the GPU, -1: all (llama.cpp).")
     ] = "-1",
+    n_cpu_moe: Annotated[
+        str,
+        typer.Option(
+            "-ncmoe",
+            "--n-cpu-moe",
+            metavar="LIST",
+            help="Experts of the first so many layers stay in the host's memory (llama.cpp).",
+        ),
+    ] = "0",
+    no_kv_offload: Annotated[
+        str,
+        typer.Option(
+            "-nkvo", "--no-kv-offload", metavar="LIST", help="1: the KV cache stays in the host's memory (llama.cpp)."
+        ),
+    ] = "0",
+    split_mode: Annotated[
+        str,
+        typer.Option("-sm", "--split-mode", metavar="LIST", help="Over several GPUs: none, layer, row (llama.cpp)."),
+    ] = "layer",
+    tensor_split: Annotated[
+        str | None,
+        typer.Option(
+            "-ts",
+            "--tensor-split",
+            metavar="LIST",
+            help="Each GPU's part, as in 3/1 (llama.cpp).",
+        ),
+    ] = None,
+    rpc: Annotated[
+        str | None,
+        typer.Option(
+            "--rpc",
+            metavar="HOST:PORT,…",
+            help="Machines that lend their memory, each running tokenroof serve-tier (llama.cpp).",
+        ),
+    ] = None,
+    allow_partial: Annotated[
+        bool,
+        typer.Option("--allow-partial", help="Measure what the engine placed otherwise than asked, too."),
+    ] = False,
     threads: Annotated[
         str | None, typer.Option("-t", "--threads", metavar="LIST", help="CPU threads. Default: the physical cores.")
     ] = None,
@@ -69,10 +118,14 @@ def run(
     ] = "auto",
     cache_type_k: Annotated[
         str,
-        typer.Option("-ctk", "--cache-type-k", metavar="LIST", help="Format of cached keys (llama.cpp), as f16."),
+        typer.Option("-ctk", "--cache-type-k", metavar="LIST", help=f"Format of cached keys: {', '.join(KV_FORMATS)}."),
     ] = "auto",
     cache_type_v: Annotated[
-        str, typer.Option("-ctv", "--cache-type-v", metavar="LIST", help="Format of cached values (llama.cpp).")
+        str, typer.Option("-ctv", "--cache-type-v", metavar="LIST", help="Format of cached values.")
+    ] = "auto",
+    cache_kind: Annotated[
+        str,
+        typer.Option("--cache-kind", metavar="LIST", help="Cache class of transformers, as dynamic, static (torch)."),
     ] = "auto",
     batch_size: Annotated[
         str, typer.Option("-b", "--batch-size", metavar="LIST", help="Tokens llama.cpp is given at once.")
@@ -116,14 +169,22 @@ def run(
         n_gen=None if n_gen is None else parse_ints(n_gen, flag="-n"),
         n_depth=parse_ints(n_depth, flag="-d"),
         batch=parse_ints(batch, flag="-B", least=1),
+        kv_cache=_choices(kv_cache, "--kv-cache", KV_CACHES),  # type: ignore[arg-type]  # each is one of them
         backends=None if backend is None else _words(backend),
         weights=None if weights is None else _choices(weights, "-w", WEIGHT_FORMATS),
         device=device,
         n_gpu_layers=parse_ints(n_gpu_layers, flag="-ngl", least=-1),
+        n_cpu_moe=parse_ints(n_cpu_moe, flag="-ncmoe"),
+        kv_offload=tuple(word == "0" for word in _choices(no_kv_offload, "-nkvo", ("0", "1"))),
+        split_mode=_choices(split_mode, "-sm", SPLIT_MODES),
+        tensor_split=((),) if tensor_split is None else _splits(tensor_split),
+        rpc=() if rpc is None else _words(rpc),
+        allow_partial=allow_partial,
         n_threads=None if threads is None else parse_ints(threads, flag="-t", least=1),
         flash_attn=_choices(flash_attn, "-fa", FLASH_ATTENTION),
         kv_k_format=_choices(cache_type_k, "-ctk", KV_FORMATS),
         kv_v_format=_choices(cache_type_v, "-ctv", KV_FORMATS),
+        cache_kind=_words(cache_kind),
         n_batch=parse_ints(batch_size, flag="-b", least=1),
         n_ubatch=parse_ints(ubatch_size, flag="-ub", least=1),
         repetitions=repetitions,
@@ -163,7 +224,7 @@ def _run(options: Options, format: Format) -> int:  # noqa: A002
         return 130
     print(render(summarise(rows), format, Console() if format == "table" and sys.stdout.isatty() else None).rstrip())
     if format == "table":
-        agreement = agreement_text(argmax_agreement(read_samples(plan.output), rows))
+        agreement = agreement_text(argmax_agreement(read_samples(plan.output), rows), words("en"))
         print(*filter(None, [agreement, "", breakdown_text(rows, words("en")), "", _where(plan)]), sep="\n")
     return 1 if (rows["status"] == "failed").any() else 0
 
@@ -183,6 +244,20 @@ def _dry_run(options: Options) -> int:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+
+
+def _splits(text: str) -> tuple[tuple[float, ...], ...]:
+    """As llama-bench writes them: parts apart by /, splits by a comma."""
+    splits = []
+    for word in _words(text):
+        try:
+            parts = tuple(float(part) for part in word.split("/"))
+        except ValueError:
+            parts = ()
+        if not all(0 <= part < math.inf for part in parts) or not any(parts):
+            raise UserError(f"-ts {text}: {word!r} is no split; write each GPU's part, as in 3/1 or 1/1,3/1")
+        splits.append(parts)
+    return tuple(splits)
 
 
 def _choices(text: str, flag: str, known: tuple[str, ...]) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def artifact_path(file_name: str) -> Path:
 
 def list_cached() -> list[CachedArtifact]:
     """The finished artifacts, by name."""
-    return [CachedArtifact(path, _size(path)) for path in _contents() if not path.name.endswith((_PARTIAL, _LOCK))]
+    return [CachedArtifact(path, size_of(path)) for path in _contents() if not path.name.endswith((_PARTIAL, _LOCK))]
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def clean() -> int:
             continue
         try:
             with _lock(path.with_name(path.name.removesuffix(_PARTIAL)), timeout=0):
-                size = _size(path)
+                size = size_of(path)
                 _remove(path)
                 freed += size
         except filelock.Timeout:
@@ -121,7 +121,8 @@ def _lock(path: Path, timeout: float) -> filelock.BaseFileLock:
     return filelock.FileLock(path.with_name(path.name + _LOCK), timeout=timeout)
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files in a directory; 0 where there is nothing."""
     files = path.rglob("*") if path.is_dir() else (path,)
     return sum(file.stat().st_size for file in files if file.is_file())
 

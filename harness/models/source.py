@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import shutil
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,6 +22,7 @@ from harness.models.tensors import SYNTHESISABLE
 from harness.models.weights_id import SEED, weights_id
 from harness.roofline.gguf_metadata import from_gguf_metadata
 from harness.roofline.hf_config import from_hf_config
+from harness.roofline.nominal import PLAIN
 from harness.roofline.traffic import kv_bytes_per_token
 from results.safe_text import one_line
 
@@ -210,6 +212,16 @@ def weight_bytes(source: ModelSource, weight_format: str | None) -> int:
     return weights_of(source, weight_format).n_bytes
 
 
+def native_format(source: ModelSource) -> str:
+    """The plain format that most of a model's bytes have, in which an export rounds nothing."""
+    sizes = Counter({_NATIVE_FORMAT: 0})
+    if source.path is not None:
+        for entry in hf_tensors(source.path).values():
+            sizes[entry.dtype.lower()] += entry.n_bytes
+    most, _ = sizes.most_common(1)[0]
+    return most if most in PLAIN else _NATIVE_FORMAT
+
+
 def n_params(source: ModelSource) -> int:
     """Weights of the model: counted from its shape for a preset, from its files' tensors otherwise."""
     return weights_of(source, None).n_params
@@ -225,7 +237,7 @@ def models_table() -> pd.DataFrame:
     cached = cache.list_cached()
     rows = []
     for source in map(resolve_shape, PRESETS):
-        prefix = _file_stem(source)
+        prefix = file_stem(source)
         cached_bytes = sum(artifact.n_bytes for artifact in cached if artifact.path.name.startswith(prefix))
         kv_bytes = kv_bytes_per_token(source.architecture, 2)
         params, weights = n_params(source), weight_bytes(source, _NATIVE_FORMAT)
@@ -263,16 +275,17 @@ def _labelled(progress: Progress | None, label: str) -> Callable[[int, int], Non
 
 
 def _hf_path(source: ModelSource) -> Path:
-    return source.path or cache.artifact_path(_file_stem(source))
+    return source.path or cache.artifact_path(file_stem(source))
 
 
 def _gguf_path(source: ModelSource, weight_format: str) -> Path:
     if source.origin == "gguf" and source.path is not None:
         return source.path
-    return cache.artifact_path(f"{_file_stem(source)}-{weight_format}.gguf")
+    return cache.artifact_path(f"{file_stem(source)}-{weight_format}.gguf")
 
 
-def _file_stem(source: ModelSource) -> str:
+def file_stem(source: ModelSource) -> str:
+    """The beginning of the names of a model's files in the cache."""
     return f"{source.name}-{weights_id(source)[:12]}"
 
 

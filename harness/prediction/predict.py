@@ -8,80 +8,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Literal, TypedDict
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
 
-from harness.prediction.efficiency import decode_rate, is_mlx_format
+from harness.prediction.efficiency import decode_rate
 from harness.prediction.hardware import Range
+from harness.prediction.held import Held, decode_tok_s
+from harness.prediction.offload import layers_that_fit, offload
 from harness.prediction.prefill import prefill_flops_s
 from harness.roofline.ceiling import decode_ceiling, whole
-from harness.roofline.placement import gpu_layers, max_context, needs, split
-from harness.roofline.traffic import kv_bytes_per_token, kv_cache_bytes, kv_read_bytes, prefill_flops
+from harness.roofline.placement import max_context
 
 if TYPE_CHECKING:
-    from harness.prediction.hardware import Hardware
+    from collections.abc import Sequence
+
+    from harness.prediction.offload import Offload
+    from harness.prediction.question import Question
     from harness.prediction.target import Target
-    from harness.roofline.ceiling import Ceiling, Share
-    from harness.roofline.placement import Needs
-    from harness.roofline.weights import Weights
-    from harness.workload import Case
+    from harness.roofline.ceiling import Ceiling
 
 Bound = Literal["memory", "host memory", "compute"]
 
 _PREFILL_PIECE = 512  # tokens llama.cpp computes at once: a layer left on the host crosses the link once for each piece
-
-
-class _KvFormat(TypedDict):
-    k_element_bytes: float
-    v_element_bytes: float
-
-
-@dataclass(frozen=True, eq=False)  # equal only to itself: a cache need not hash every tensor to find it
-class Question:
-    """A model in its format, and the request of one sequence."""
-
-    weights: Weights
-    case: Case
-    k_element_bytes: float = 2
-    v_element_bytes: float = 2
-    weight_format: str | None = None  # as it was asked for; None: as the artifact has its tensors
-
-    @property
-    def kv(self) -> _KvFormat:
-        """The KV format, as the arithmetic takes it."""
-        return {"k_element_bytes": self.k_element_bytes, "v_element_bytes": self.v_element_bytes}
-
-    @cached_property
-    def is_mlx(self) -> bool:
-        """Whether the weights are in one of MLX's formats; of quantised tensors only MLX's have `biases`."""
-        if self.weight_format is not None:
-            return is_mlx_format(self.weight_format)
-        return any(part.name.endswith(".biases") for part in self.weights.parts)
-
-    @cached_property
-    def needed(self) -> Needs:
-        """Of the whole model in one memory."""
-        return needs(self.weights, context=self.case.context_tokens, **self.kv)
-
-    @cached_property
-    def kv_bytes_per_token(self) -> int:
-        """In all layers."""
-        return round(kv_bytes_per_token(self.weights.architecture, **self.kv))
-
-    @cached_property
-    def kv_cache_bytes(self) -> int:
-        """When the request's last token is out, to the byte."""
-        return round(kv_cache_bytes(self.weights.architecture, self.case.context_tokens, **self.kv))
-
-    @cached_property
-    def prefill_flops(self) -> int:
-        """Of the prompt, after the depth."""
-        return prefill_flops(self.weights.architecture, self.case.n_prompt, self.case.n_depth)
-
-    @property
-    def n_steps(self) -> int:
-        """Decode steps that a rate is told for: those of the case, or the one that would follow."""
-        return max(self.case.n_steps, 1)
 
 
 @dataclass(frozen=True)
@@ -94,7 +42,8 @@ class Prediction:
     kv_bytes_per_token: int
     kv_cache_bytes: int  # to the byte
     max_context: int | None  # None: not even one token fits, or the capacity is not known
-    gpu_layers: int | None  # as llama.cpp counts them; None: the device has no memory apart from the host's
+    gpu_layers: int | None  # the best `-ngl`; None: the device has no memory apart from the host's
+    offload: Offload | None  # None: all of it fits, or there is nothing to choose
     ceiling: Ceiling | None
     decode_tok_s: Range | None
     ttft_s: Range | None
@@ -113,10 +62,10 @@ def predict(question: Question, target: Target, host: Target) -> Prediction:
     """
     needed_bytes = question.needed.total_bytes
     fits = None if target.capacity_bytes is None else needed_bytes <= target.capacity_bytes
-    layers = None if target.link_bytes_s is None else _gpu_layers(question, target.capacity_bytes)
-    held = _placed(question, target, host, fits=fits, layers=layers)
+    chosen = None if fits is not False else _offload(question, target, host)
+    held = _placed(question, target, chosen, fits=fits)
     ceiling = _ceiling(question, held) if held else None
-    decode = _decode(question, held) if held else None
+    decode = decode_tok_s(question, held) if held else None
     ttft = _ttft(question, target, held) if held and question.case.n_prompt else None
     return Prediction(
         target=target,
@@ -125,7 +74,8 @@ def predict(question: Question, target: Target, host: Target) -> Prediction:
         kv_bytes_per_token=question.kv_bytes_per_token,
         kv_cache_bytes=question.kv_cache_bytes,
         max_context=_max_context(question, target.capacity_bytes),
-        gpu_layers=layers,
+        gpu_layers=chosen.best.n_gpu_layers if chosen else _gpu_layers(question, target),
+        offload=chosen,
         ceiling=ceiling,
         decode_tok_s=decode,
         ttft_s=ttft,
@@ -135,64 +85,40 @@ def predict(question: Question, target: Target, host: Target) -> Prediction:
     )
 
 
-@dataclass(frozen=True)
-class _Held:
-    """A part of the model in one memory, which computes there."""
-
-    share: Share
-    hardware: Hardware
-    on_host: bool = False
-
-    def step_bytes(self, question: Question) -> float:
-        """Weights and KV cache that an average decode step reads here."""
-        case, share = question.case, self.share
-        contexts = [case.decode_start, case.decode_start + question.n_steps - 1]
-        kv_bytes = kv_read_bytes(share.weights.architecture, contexts, **question.kv, layers=share.layers).mean()
-        return share.weights.streamed_bytes(1, share.layers, output=share.output) + float(kv_bytes)
-
-
 @lru_cache
 def _max_context(question: Question, capacity_bytes: int | None) -> int | None:
     return None if capacity_bytes is None else max_context(question.weights, capacity_bytes, **question.kv)
 
 
-@lru_cache
-def _gpu_layers(question: Question, capacity_bytes: int | None) -> int | None:
-    if capacity_bytes is None:
+def _gpu_layers(question: Question, target: Target) -> int | None:
+    """The most that fit."""
+    if target.link_bytes_s is None or target.capacity_bytes is None:
         return None
-    return gpu_layers(question.weights, capacity_bytes, context=question.case.context_tokens, **question.kv)
+    return layers_that_fit(question, target.capacity_bytes)
 
 
-def _placed(question: Question, target: Target, host: Target, *, fits: bool | None, layers: int | None) -> list[_Held]:
+def _offload(question: Question, target: Target, host: Target) -> Offload | None:
+    if None in (target.hardware, target.link_bytes_s, target.capacity_bytes):
+        return None
+    return offload(question, target, host)
+
+
+def _placed(question: Question, target: Target, chosen: Offload | None, *, fits: bool | None) -> tuple[Held, ...]:
     """Where the model lies, in the order in which a step passes through; nowhere where it cannot run."""
-    if target.hardware is None:
-        return []
-    if fits is not False:
-        return [_Held(share, target.hardware) for share in whole(question.weights, target.memory)]
-    if layers is None or host.hardware is None:
-        return []
-    shares = split(question.weights, layers, target.memory, host.memory)
-    hardware = {target.memory: target.hardware, host.memory: host.hardware}
-    return [_Held(share, hardware[share.memory], on_host=share.memory == host.memory) for share in shares]
+    if chosen is not None:
+        return chosen.best.held
+    if target.hardware is None or fits is False:
+        return ()
+    return tuple(Held(share, target.hardware) for share in whole(question.weights, target.memory))
 
 
-def _ceiling(question: Question, held: list[_Held]) -> Ceiling:
+def _ceiling(question: Question, held: Sequence[Held]) -> Ceiling:
     start = question.case.decode_start
     shares = [each.share for each in held]
     return decode_ceiling(shares, decode_start=start, n_steps=question.n_steps, **question.kv)
 
 
-def _decode(question: Question, held: list[_Held]) -> Range:
-    """The memories work one after the other: their times add up."""
-    rates = [
-        decode_rate(each.hardware, each.step_bytes(question), len(each.share.layers) or 1, is_mlx=question.is_mlx)
-        for each in held
-    ]
-    low, mid, high = (1 / sum(1 / getattr(rate, name) for rate in rates) for name in ("low", "mid", "high"))
-    return Range(low, mid, high, "; ".join(rate.basis for rate in rates))
-
-
-def _ttft(question: Question, target: Target, held: list[_Held]) -> Range:
+def _ttft(question: Question, target: Target, held: Sequence[Held]) -> Range:
     """Computing all of it on the device, or reading the weights once if that takes longer; then what crosses the link.
 
     llama.cpp computes a long prompt on the GPU even for layers that lie on the host, and copies them for it.
@@ -210,9 +136,9 @@ def _ttft(question: Question, target: Target, held: list[_Held]) -> Range:
     return Range(best, mid, worst, computing.basis)
 
 
-def _copying_s(question: Question, target: Target, held: _Held) -> float:
+def _copying_s(question: Question, target: Target, held: Held) -> float:
     share, n_prompt = held.share, question.case.n_prompt
-    n_bytes = share.weights.expected_streamed_bytes(min(n_prompt, _PREFILL_PIECE), share.layers, output=share.output)
+    n_bytes = share.expected_streamed_bytes(min(n_prompt, _PREFILL_PIECE))
     link_bytes_s = min(target.link_bytes_s or math.inf, held.hardware.bandwidth_bytes_s)
     return math.ceil(n_prompt / _PREFILL_PIECE) * n_bytes / link_bytes_s
 
@@ -229,7 +155,7 @@ def _request(question: Question, decode: Range, ttft: Range | None) -> Range:
     return Range(low, mid, high, "TTFT and decode, both at their best or both at their worst")
 
 
-def _bound(question: Question, held: list[_Held], ceiling: Ceiling) -> Bound:
+def _bound(question: Question, held: Sequence[Held], ceiling: Ceiling) -> Bound:
     if ceiling.bound == "compute":
         return "compute"
     if not any(each.on_host for each in held):
@@ -238,7 +164,7 @@ def _bound(question: Question, held: list[_Held], ceiling: Ceiling) -> Bound:
     return "host memory" if slowest.on_host else "memory"
 
 
-def _notes(question: Question, target: Target, host: Target, held: list[_Held], *, fits: bool | None) -> list[str]:
+def _notes(question: Question, target: Target, host: Target, held: Sequence[Held], *, fits: bool | None) -> list[str]:
     case, arch = question.case, question.weights.architecture
     notes = []
     if target.hardware is None:

@@ -14,12 +14,13 @@ import numpy as np
 
 from harness.roofline.architecture import Attention
 from harness.roofline.checks import require, require_workload
+from harness.roofline.parts import WHOLE, Part
 from harness.roofline.traffic import decode_flops, kv_read_bytes, prefill_flops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
     from harness.roofline.architecture import Architecture
     from harness.roofline.weights import Weights
@@ -66,12 +67,39 @@ class Memory:
 
 @dataclass(frozen=True)
 class Share:
-    """What one memory holds: these layers with their KV cache, and perhaps the output layer."""
+    """What one memory holds: these layers or some parts of them, and perhaps the output layer.
+
+    Parts of a layer may lie apart: its KV cache (llama.cpp's -nkvo) or its experts (--n-cpu-moe) in the host's memory.
+    The processor beside a memory computes what follows from what lies there. The output layer is dense.
+
+    Raises:
+        ValueError: the output layer without the dense part.
+    """
 
     memory: Memory
     weights: Weights  # of the whole model
     layers: range
     output: bool
+    parts: Part = WHOLE  # of each of the layers
+
+    def __post_init__(self) -> None:
+        if self.output and Part.DENSE not in self.parts:
+            raise ValueError("the output layer lies with dense tensors")
+
+    def streamed_bytes(self, batch: int = 1) -> float:
+        """Weights that one decode step reads here, the fewest possible."""
+        return self.weights.streamed_bytes(batch, self.layers, output=self.output, parts=self.parts)
+
+    def expected_streamed_bytes(self, batch: int) -> float:
+        """The same where each sequence chooses its experts at random."""
+        return self.weights.expected_streamed_bytes(batch, self.layers, output=self.output, parts=self.parts)
+
+    def kv_read_bytes(
+        self, contexts: ArrayLike, k_element_bytes: float = 2, v_element_bytes: float | None = None
+    ) -> NDArray[np.float64]:
+        """KV cache that a decode step of one sequence reads here, for each context length."""
+        held = self.layers if Part.KV in self.parts else range(0)
+        return kv_read_bytes(self.weights.architecture, contexts, k_element_bytes, v_element_bytes, held)
 
 
 @dataclass(frozen=True)
@@ -126,28 +154,25 @@ def decode_ceiling(
     """The rate of `n_steps` decode steps, the context growing by a token each: `batch · n_steps / Σ t`.
 
     Args:
-        shares: every layer and the output layer on exactly one memory.
+        shares: every part of every layer, and the output layer, on exactly one memory.
         decode_start: tokens in each sequence's KV cache at the first step.
         n_steps: steps that are timed.
         batch: sequences decoded at once.
         k_element_bytes: bytes of an element of the cached keys.
         v_element_bytes: of the values; None: as the keys.
-        parallel: the memories work at once, not one after the other.
+        parallel: the shares are worked on at once, each by a memory of its own, not one after the other.
 
     Raises:
-        ValueError: a number is out of range, or a layer lies on no memory or on two.
+        ValueError: a number is out of range, or a part of a layer lies on no memory or on two.
     """
     require_workload(decode_start, batch, k_element_bytes, v_element_bytes)
     require("n_steps", n_steps, 1, 10**7)
     _require_complete(shares)
     combine = in_parallel if parallel else in_series
     contexts = np.arange(decode_start, decode_start + n_steps)
-    kv_bytes = [
-        batch * kv_read_bytes(share.weights.architecture, contexts, k_element_bytes, v_element_bytes, share.layers)
-        for share in shares
-    ]
-    streamed = [share.weights.streamed_bytes(batch, share.layers, output=share.output) for share in shares]
-    expected = [share.weights.expected_streamed_bytes(batch, share.layers, output=share.output) for share in shares]
+    kv_bytes = [batch * share.kv_read_bytes(contexts, k_element_bytes, v_element_bytes) for share in shares]
+    streamed = [share.streamed_bytes(batch) for share in shares]
+    expected = [share.expected_streamed_bytes(batch) for share in shares]
     reading = [_reading_s(*each) for each in zip(shares, streamed, kv_bytes, strict=True)]
     computing = [_computing_s(share, contexts, batch) for share in shares]
 
@@ -182,19 +207,19 @@ def prefill_ceiling(
     and values of the prompt itself may stay on the chip.
 
     Args:
-        shares: every layer and the output layer on exactly one memory.
+        shares: every part of every layer, and the output layer, on exactly one memory.
         prompt: tokens of each sequence's prompt.
         depth: tokens already in each sequence's KV cache.
         batch: sequences.
         k_element_bytes: bytes of an element of the cached keys.
         v_element_bytes: of the values; None: as the keys.
-        parallel: the memories work at once, not one after the other.
+        parallel: the shares are worked on at once, each by a memory of its own, not one after the other.
 
     Returns:
         Tokens a second; None where a memory's `flops_s` is not known.
 
     Raises:
-        ValueError: a number is out of range, or a layer lies on no memory or on two.
+        ValueError: a number is out of range, or a part of a layer lies on no memory or on two.
     """
     require_workload(depth, batch, k_element_bytes, v_element_bytes)
     require("prompt", prompt, 1, 2**30)
@@ -203,21 +228,23 @@ def prefill_ceiling(
     for share in shares:
         if share.memory.flops_s is None:
             return None
-        kv_bytes = kv_read_bytes(share.weights.architecture, depth, k_element_bytes, v_element_bytes, share.layers)
-        n_bytes = share.weights.streamed_bytes(batch, share.layers, output=share.output) + batch * float(kv_bytes)
-        flops = prefill_flops(_held(share), prompt, depth, batch)
+        kv_bytes = share.kv_read_bytes(depth, k_element_bytes, v_element_bytes)
+        n_bytes = share.streamed_bytes(batch) + batch * float(kv_bytes)
+        flops = prefill_flops(_held(share), prompt, depth, batch, share.parts)
         times.append(np.asarray(max(n_bytes / share.memory.read_bytes_s, flops / share.memory.flops_s)))
     return batch * prompt / float((in_parallel if parallel else in_series)(times))
 
 
 def _require_complete(shares: Sequence[Share]) -> None:
-    """Every layer on exactly one memory."""
+    """Every part of every layer on exactly one memory."""
     if not shares:
         raise ValueError("no memory holds the model")
     n_layers = shares[0].weights.architecture.n_layers
-    held = sorted(chain.from_iterable(share.layers for share in shares))
-    if held != list(range(n_layers)):
-        raise ValueError(f"the memories hold layers {held}, not each of {n_layers} layers once")
+    for part in WHOLE:
+        held = sorted(chain.from_iterable(share.layers for share in shares if part in share.parts))
+        if held != list(range(n_layers)):
+            name = str(part.name).lower()
+            raise ValueError(f"the memories hold layers {held} ({name}), not each of {n_layers} layers once")
     if sum(share.output for share in shares) != 1:
         raise ValueError("the output layer must lie on exactly one memory")
 
@@ -241,7 +268,8 @@ def _computing_s(share: Share, contexts: NDArray[np.int64], batch: int) -> NDArr
         if isinstance(layer.mixer, Attention) and layer.mixer.window is not None
     }
     knots = sorted({first, last} | {knot for knot in full | {1} if first < knot < last})
-    return np.interp(contexts, knots, [decode_flops(held, knot, batch) for knot in knots]) / share.memory.flops_s
+    flops = [decode_flops(held, knot, batch, share.parts) for knot in knots]
+    return np.interp(contexts, knots, flops) / share.memory.flops_s
 
 
 def _held(share: Share) -> Architecture:

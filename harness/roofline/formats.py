@@ -48,6 +48,7 @@ def _mlx_formats() -> dict[str, ElementFormat]:
 
 
 FORMATS = {
+    "f64": ElementFormat(1, 8),
     "f32": ElementFormat(1, 4),
     "f16": ElementFormat(1, 2),
     "bf16": ElementFormat(1, 2),
@@ -76,7 +77,12 @@ FORMATS = {
     "tq1_0": ElementFormat(256, 54),
     "mxfp4": ElementFormat(32, 17),
     "nvfp4": ElementFormat(64, 36),
+    "mxfp4-mlx": ElementFormat(32, 17),
+    "nvfp4-mlx": ElementFormat(16, 9),
     **_mlx_formats(),
+    # MLX's quantised KV cache beside float32 weights: the scale and the bias are float32 too.
+    "8bit-f32": ElementFormat(64, 64 + 8),
+    "4bit-f32": ElementFormat(64, 32 + 8),
 }
 """By lower-case name, of weights and of the KV cache alike."""
 

@@ -1,11 +1,14 @@
 """A model's weights in a format by that format's definition, where there is no file to read.
 
-Four kinds of names: plain ones ("bf16": every tensor), llama.cpp's mixtures ("q4_k_m", vectors in f32), MLX's ("4bit":
-every matrix, embeddings too) and those of quantised checkpoints ("fp8": the layers' matrices, the rest in bf16).
+Four kinds of names: plain ones ("bf16": every tensor), llama.cpp's mixtures ("q4_k_m", vectors in f32), MLX's ("4bit",
+"mxfp4-mlx": every matrix, embeddings too) and those of quantised checkpoints ("fp8": the layers' matrices, the rest in
+bf16).
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,14 +18,22 @@ from harness.roofline.mixtures import MIXTURES, Place, fitting, mixture_format
 from harness.roofline.weights import Tensor, Use, Weight, Weights, tensors_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.roofline.architecture import Architecture
 
-_PLAIN = frozenset({"f32", "f16", "bf16"})
-_MLX = frozenset(name for name in FORMATS if "bit" in name)
+    RowElements = Callable[[Architecture, Tensor], int]
+
+PLAIN = ("f32", "f16", "bf16")
+_MLX = frozenset(name for name in FORMATS if "bit" in name or name.endswith("-mlx"))
 _CHECKPOINT = {"fp8": "fp8", "int8": "int8", "nvfp4": "nvfp4", "mxfp4_bf16": "mxfp4"}
-_ALIASES = {"mxfp4": "mxfp4_moe", "q5_k": "q5_k_m", "q4_k": "q4_k_m", "q3_k": "q3_k_m"}  # llama-quantize's own
-WEIGHT_FORMATS = frozenset({*_PLAIN, *_MLX, *_CHECKPOINT, *_ALIASES, *MIXTURES})
+ALIASES = {"mxfp4": "mxfp4_moe", "q5_k": "q5_k_m", "q4_k": "q4_k_m", "q3_k": "q3_k_m"}
+"""Mixtures by other names, which are llama-quantize's own."""
+
+WEIGHT_FORMATS = frozenset({*PLAIN, *_MLX, *_CHECKPOINT, *ALIASES, *MIXTURES})
 """Lower-case names that `nominal_weights` knows."""
+
+_ANY_BLOCK = math.lcm(*(element.block_elements for element in FORMATS.values()))  # a row that every block divides
 
 _VECTOR_FORMAT = "bf16"  # of checkpoints; llama.cpp's are f32
 _ROUTER = "ffn_gate_inp"
@@ -44,21 +55,52 @@ def nominal_weights(arch: Architecture, weight_format: str) -> Weights:
     Raises:
         ValueError: there is no such format; the message has the nearest names.
     """
+    return Weights(arch, tuple(_weigh(*pair) for pair in _typed(arch, weight_format)))
+
+
+def misfits(arch: Architecture, weight_format: str) -> tuple[Counter[str], int]:
+    """What becomes of the matrices whose rows the blocks of a format do not divide.
+
+    Returns:
+        Their bytes by the element format that they get in its place, and the bytes of all weights.
+
+    Raises:
+        ValueError: as `nominal_weights`.
+    """
+    typed = _typed(arch, weight_format)
+    wanted = [element for _, element in _typed(arch, weight_format, lambda *_: _ANY_BLOCK)]
+    sizes = [(_weigh(*pair).n_bytes, pair[1]) for pair in typed]
+    found: Counter[str] = Counter()
+    for (n_bytes, element), fitting_one in zip(sizes, wanted, strict=True):
+        if element != fitting_one:
+            found[element] += n_bytes
+    return found, sum(n_bytes for n_bytes, _ in sizes)
+
+
+def is_quantised(arch: Architecture, weight_format: str) -> bool:
+    """Whether any tensor would be, or the rows are too short for the format's blocks."""
+    return any(element not in PLAIN for _, element in _typed(arch, weight_format))
+
+
+def _typed(
+    arch: Architecture, weight_format: str, row_elements: RowElements | None = None
+) -> list[tuple[Tensor, str]]:
+    """Each tensor and its element format; `row_elements` tells the length of its rows, by default the true one."""
     name = weight_format.lower()
-    name = _ALIASES.get(name, name)
+    name = ALIASES.get(name, name)
     if name not in WEIGHT_FORMATS:
         raise unknown_format(weight_format, WEIGHT_FORMATS)
-    tensors = tensors_of(arch)
-    if name in _PLAIN:
+    rows, tensors = row_elements or _row_elements, tensors_of(arch)
+    if name in PLAIN:
         formats = [name] * len(tensors)
     elif name in MIXTURES:
         tensors = tuple(part for tensor in tensors for part in _as_in_gguf(arch, tensor))
-        formats = _mixture(arch, tensors, name)
+        formats = _mixture(arch, tensors, name, rows)
     elif name in _MLX:
-        formats = [_mlx(arch, tensor, name) for tensor in tensors]
+        formats = [_mlx(tensor, name, rows(arch, tensor)) for tensor in tensors]
     else:
         formats = [_checkpoint(tensor, name) for tensor in tensors]
-    return Weights(arch, tuple(_weigh(*pair) for pair in zip(tensors, formats, strict=True)))
+    return list(zip(tensors, formats, strict=True))
 
 
 def _weigh(tensor: Tensor, element: str) -> Weight:
@@ -66,9 +108,9 @@ def _weigh(tensor: Tensor, element: str) -> Weight:
     return Weight(tensor.name, tensor.layer, tensor.n_elements, n_bytes, tensor.use)
 
 
-def _mlx(arch: Architecture, tensor: Tensor, name: str) -> str:
+def _mlx(tensor: Tensor, name: str, row_elements: int) -> str:
     """mlx-lm quantises every linear layer and embedding whose rows its groups divide; a router never below 8 bits."""
-    if tensor.is_vector or _row_elements(arch, tensor) % FORMATS[name].block_elements:
+    if tensor.is_vector or row_elements % FORMATS[name].block_elements:
         return _VECTOR_FORMAT
     return _MLX_ROUTER if tensor.name == _ROUTER else name
 
@@ -81,7 +123,7 @@ def _checkpoint(tensor: Tensor, name: str) -> str:
     return _CHECKPOINT[name]
 
 
-def _mixture(arch: Architecture, tensors: tuple[Tensor, ...], mixture: str) -> list[str]:
+def _mixture(arch: Architecture, tensors: tuple[Tensor, ...], mixture: str, row_elements: RowElements) -> list[str]:
     """llama.cpp's choice for each tensor."""
     heads = next((layer.mixer for layer in arch.layers if isinstance(layer.mixer, Attention)), None)
     queries_per_key = heads.n_heads // heads.n_kv_heads if heads else 1
@@ -105,9 +147,9 @@ def _mixture(arch: Architecture, tensors: tuple[Tensor, ...], mixture: str) -> l
         if tensor.is_vector or tensor.name in _KEPT:
             formats.append(_KEPT.get(tensor.name, "f32"))
         elif _is_mxfp4(arch, tensor, mixture):
-            formats.append(fitting("mxfp4", _row_elements(arch, tensor)))
+            formats.append(fitting("mxfp4", row_elements(arch, tensor)))
         else:
-            formats.append(mixture_format(mixture, role, place, _row_elements(arch, tensor)))
+            formats.append(mixture_format(mixture, role, place, row_elements(arch, tensor)))
     return formats
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.roofline.architecture import Attention
+from harness.roofline.parts import WHOLE, Part
 from harness.roofline.weights import Use, tensors_of
 
 if TYPE_CHECKING:
@@ -25,17 +26,17 @@ def parameter_count(arch: Architecture) -> int:
 
 
 @functools.lru_cache
-def streamed_parameters(arch: Architecture) -> int:
-    """Parameters that one decode step of one sequence must read.
+def streamed_parameters(arch: Architecture, parts: Part = WHOLE) -> int:
+    """Parameters that one decode step of one sequence must read, of these parts of the layers.
 
     All but tables that are only looked up (an untied input embedding, learned positions) and the experts
     that a token does not use. A tied embedding is the LM head, so it is read.
     """
     total = 0
     for tensor in tensors_of(arch):
-        if tensor.use is Use.READ:
+        if tensor.use is Use.READ and Part.DENSE in parts:
             total += tensor.n_elements
-        elif tensor.use is Use.ROUTED and tensor.layer is not None:
+        elif tensor.use is Use.ROUTED and Part.EXPERTS in parts and tensor.layer is not None:
             network = arch.layers[tensor.layer].feed_forward
             total += tensor.n_elements // network.n_experts * network.n_experts_used
     return total
@@ -119,23 +120,31 @@ def kv_read_bytes(
     return total
 
 
-def prefill_flops(arch: Architecture, prompt: int, depth: int = 0, batch: int = 1) -> int:
+def prefill_flops(arch: Architecture, prompt: int, depth: int = 0, batch: int = 1, parts: Part = WHOLE) -> int:
     """Floating-point operations of a prefill: `batch` prompts of `prompt` tokens, each after `depth` cached ones.
 
     Two for each weight and token, the LM head for the last position only; and for attention two for each
     element of a query times every key that it sees, two more for the values. Of latent attention, the cheaper of
     uncompressing the cached tokens and of moving each query into the compressed space. Of a recurrent state, three
     products with it for each token: what it recalls, what it learns, what it answers.
+
+    Args:
+        arch: the model's shape.
+        prompt: tokens of each prompt.
+        depth: tokens in the cache before it.
+        batch: prompts.
+        parts: only these parts of the layers; attention goes with the KV cache, the LM head with the dense tensors.
     """
-    head = arch.vocab_size * arch.d_model
-    body = streamed_parameters(arch) - head
-    mixing = sum(n_layers * _mixing_flops(mixer, prompt, depth) for mixer, n_layers in _mixers(arch, None))
+    head = arch.vocab_size * arch.d_model if Part.DENSE in parts else 0
+    body = streamed_parameters(arch, parts) - head
+    mixers = _mixers(arch, None) if Part.KV in parts else []
+    mixing = sum(n_layers * _mixing_flops(mixer, prompt, depth) for mixer, n_layers in mixers)
     return batch * (2 * prompt * body + 2 * head + mixing)
 
 
-def decode_flops(arch: Architecture, context: int, batch: int = 1) -> int:
+def decode_flops(arch: Architecture, context: int, batch: int = 1, parts: Part = WHOLE) -> int:
     """Floating-point operations of one decode step of `batch` sequences that each hold `context` tokens."""
-    return prefill_flops(arch, 1, context, batch)
+    return prefill_flops(arch, 1, context, batch, parts)
 
 
 def _mixers(arch: Architecture, layers: range | None) -> list[tuple[Attention | Recurrent, int]]:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from harness.roofline.architecture import Architecture, Attention
+from harness.roofline.parts import WHOLE, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,26 +81,38 @@ class Weights:
         """Resident bytes of one layer of the stack."""
         return sum(part.n_bytes for part in self.parts if part.layer == layer)
 
-    def streamed_bytes(self, batch: int = 1, layers: range | None = None, *, output: bool = True) -> float:
+    def expert_bytes(self, layer: int) -> int:
+        """Resident bytes of one layer's experts, all of them."""
+        return self._by_layer[layer][1]
+
+    def streamed_bytes(
+        self, batch: int = 1, layers: range | None = None, *, output: bool = True, parts: Part = WHOLE
+    ) -> float:
         """Bytes that one decode step must read, all sequences agreeing on their experts: the fewest possible.
 
         Args:
             batch: sequences; of a looked-up table each reads one row, which is not counted.
             layers: only these layers of the stack; None: all.
             output: with the LM head and the last norm.
+            parts: only these parts of the layers.
         """
         del batch  # the fewest experts are those of one token
-        return self._streamed(1, layers, output=output)
+        return self._streamed(1, layers, output=output, parts=parts)
 
-    def expected_streamed_bytes(self, batch: int, layers: range | None = None, *, output: bool = True) -> float:
+    def expected_streamed_bytes(
+        self, batch: int, layers: range | None = None, *, output: bool = True, parts: Part = WHOLE
+    ) -> float:
         """The same where each sequence chooses its experts at random: `n (1 - (1 - k/n)^batch)` distinct ones."""
-        return self._streamed(batch, layers, output=output)
+        return self._streamed(batch, layers, output=output, parts=parts)
 
-    def _streamed(self, draws: int, layers: range | None, *, output: bool) -> float:
+    def _streamed(self, draws: int, layers: range | None, *, output: bool, parts: Part) -> float:
         total = float(self._read_outside) if output else 0.0
         for index in range(self.architecture.n_layers) if layers is None else layers:
             read, routed = self._by_layer[index]
-            total += read + routed * _share_read(self.architecture.layers[index].feed_forward, draws)
+            if Part.DENSE in parts:
+                total += read
+            if Part.EXPERTS in parts:
+                total += routed * _share_read(self.architecture.layers[index].feed_forward, draws)
         return total
 
     @functools.cached_property

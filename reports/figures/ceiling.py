@@ -12,8 +12,9 @@ from reports.figures.contract import Drawn, Missing
 from reports.figures.data import WORK, lines, own
 from reports.figures.sheet import Entry, box, line
 from reports.figures.style import INK, QUIET, engine_colors
-from reports.figures.texts import about, number, number_with, short
+from reports.figures.texts import about, short
 from reports.headline import headlines
+from reports.numbers import number, number_with
 from results.schema import CASE
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     panels = bars.by_work(shown, words)
     colors = engine_colors(shown["backend"])
     note = [words["figures.more"].format(n=cut)] if cut else []
-    note += [words["figures.ceiling.room_note"]] if shown["room"].notna().any() else []
+    for column in ("room", "tokens_per_joule"):
+        note += [words[f"figures.ceiling.{column}_note"]] if shown[column].notna().any() else []
     sheet, axes = bars.draw(
         panels, _key(shown, colors, words), words["figures.unit.decode"], _columns(panels, words), "\n".join(note)
     )
@@ -70,7 +72,7 @@ def _columns(panels: list[bars.Panel], words: Words) -> list[bars.Cells]:
         ("rate", _RATE, 1.35, lambda row: number_with(row[_RATE], row["spread"])),
         ("mbu", "mbu", 0.75, lambda row: f"{100 * row['mbu']:.0f} %{'!' if row['mbu'] > 1 else ''}"),
         ("room", "room", 1.15, lambda row: about(row["room"])),
-        ("tokens_per_joule", "tokens_per_joule", 0.85, lambda row: number(row["tokens_per_joule"])),
+        ("tokens_per_joule", "tokens_per_joule", 0.85, lambda row: f"{row['tokens_per_joule']:.3g}"),
     ]
     columns = []
     for key, column, width, text in cells:

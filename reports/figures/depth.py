@@ -13,7 +13,8 @@ from reports.figures.contract import Drawn, Missing
 from reports.figures.data import LAUNCH, WORK, lines, own
 from reports.figures.sheet import Entry, box, line, whole_numbers
 from reports.figures.style import INK, ORANGE, PALE, SKY
-from reports.figures.texts import joined, label, number
+from reports.figures.texts import joined, label
+from reports.numbers import number
 
 if TYPE_CHECKING:
     import pandas as pd

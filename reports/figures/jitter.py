@@ -11,8 +11,9 @@ from reports.figures.contract import Drawn, Missing
 from reports.figures.data import WORK, lines, own
 from reports.figures.sheet import Entry, line, log_scale
 from reports.figures.style import GREY, INK, ORANGE, QUIET, VERMILION
-from reports.figures.texts import label, number
+from reports.figures.texts import label
 from reports.headline import headlines
+from reports.numbers import number
 from results.schema import CASE
 
 if TYPE_CHECKING:

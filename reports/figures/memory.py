@@ -12,7 +12,8 @@ from reports.figures.contract import Drawn, Missing
 from reports.figures.data import WORK, lines, own, sound, telling
 from reports.figures.sheet import Entry, box, line
 from reports.figures.style import GREY, INK, ORANGE, PALE, SKY, VERMILION
-from reports.figures.texts import joined, number
+from reports.figures.texts import joined
+from reports.numbers import gigabytes
 from reports.summary import SUBJECT
 from results.schema import CASE
 
@@ -35,7 +36,7 @@ def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """A panel for each machine; of many cases those of each model that need the most."""
     title = words["figures.memory.title"]
     found = _cases(own(rows))
-    if found.empty:
+    if not ((found["total"] > 0) | found[_CAPACITY].notna()).any():
         return Missing(title, words["figures.memory.missing"])
     shown = _most_needy(found)
     panels = [_panel(panel) for _, panel in shown.groupby("machine", sort=False)]
@@ -130,7 +131,7 @@ def _columns(panels: list[bars.Panel], words: Words) -> list[bars.Cells]:
 
 
 def _peak(row: dict[str, Any], words: Words) -> str:
-    return words["figures.memory.no_fit"] if row["failed"] else number(row["total"] / _GB)
+    return words["figures.memory.no_fit"] if row["failed"] else gigabytes(row["total"])
 
 
 def _bars(axes: Axes, found: pd.DataFrame) -> None:
@@ -145,7 +146,8 @@ def _bars(axes: Axes, found: pd.DataFrame) -> None:
     axes.barh(rows, needed, bars.THICKNESS, color="none", **_NEEDED)
     capacity = found[_CAPACITY].to_numpy(float) / _GB
     axes.plot(capacity, rows, linestyle="None", color=INK, **bars.TICK)
-    axes.set_xlim(0, 1.05 * np.nanmax([*left, *needed, *capacity]))
+    most = np.nanmax([*left, *needed, *capacity])
+    axes.set_xlim(0, 1.05 * most or 1.0)  # of a panel nothing may be known but that it did not fit
 
 
 def _key(found: pd.DataFrame, words: Words) -> list[Entry]:

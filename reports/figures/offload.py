@@ -1,16 +1,19 @@
-"""Offload: the decode rate against the layers that lie on the GPU, and what both memories allow."""
+"""Offload: the decode rate against the layers off the host, what the memories allow, and what the two ends predict."""
 
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
+from reports import two_tiers
 from reports.figures import curves
 from reports.figures.contract import Drawn, Missing
 from reports.figures.data import WORK, lines, own
 from reports.figures.sheet import Entry, line, whole_numbers
 from reports.figures.style import INK, SERIES
-from reports.figures.texts import joined, number
+from reports.figures.texts import joined
+from reports.numbers import number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,19 +22,25 @@ if TYPE_CHECKING:
     from reports.words import Words
 
 _RATE, _CEILING, _LAYERS = "decode_tok_s", "decode_ceiling_tok_s", "gpu_layers_effective"
+_PREDICTED = "predicted_tok_s"
 _PANEL = [*(column for column in WORK if column != "asked"), "but_layers", "batch", "n_gen"]
+_CURVE = [*_PANEL, "context", "n_depth"]
 _MOST_CONTEXTS = 6
+_LEAST_POINTS = 3  # between two ends
 
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """A panel for each engine and model that was placed in several ways, a line for each context."""
     title = words["figures.offload.title"]
-    kept = own(rows)
+    kept = two_tiers.with_read_bytes(own(rows))
     requests = {text: _but_layers(text) for text in kept["asked"].unique()}
-    kept = kept.assign(but_layers=kept["asked"].map(requests)).dropna(subset=[_LAYERS])
-    found = lines(kept, [*_PANEL, "asked", "context", "n_depth", _LAYERS], _RATE, [_CEILING])
+    # Of one sweep the device is "cpu" where no layer is off the host.
+    kept = kept.assign(but_layers=kept["asked"].map(requests), device=None).dropna(subset=[_LAYERS])
+    by = [*_PANEL, "asked", "context", "n_depth", _LAYERS]
+    found = lines(kept, by, _RATE, [_CEILING, two_tiers.HOST, two_tiers.OFF_HOST])
     found = found.sort_values(_LAYERS, kind="stable")
-    places = found.groupby([*_PANEL, "context", "n_depth"], dropna=False)[_LAYERS].transform("nunique")
+    found = _with_prediction(found)
+    places = found.groupby(_CURVE, dropna=False)[_LAYERS].transform("nunique")
     groups = [panel for _, panel in found[places > 1].groupby(_PANEL, dropna=False, sort=False)]
     if not groups:
         return Missing(title, words["figures.offload.missing"])
@@ -50,6 +59,15 @@ def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     return Drawn(sheet.figure, title, _alt(shown, words))
 
 
+def _with_prediction(found: pd.DataFrame) -> pd.DataFrame:
+    """The lines with the rate that their two ends predict, NaN where these tell none."""
+    found = found.assign(step_s=found["batch"] / found[_RATE], **{_PREDICTED: math.nan})
+    for _, one in found.groupby(_CURVE, dropna=False, sort=False):
+        if len(one) >= _LEAST_POINTS and (speeds := two_tiers.speeds_of_ends(one)):
+            found.loc[one.index, _PREDICTED] = one["batch"] / two_tiers.predicted_s(one, speeds)
+    return found
+
+
 def _but_layers(asked: str) -> str:
     """A request without its number of layers."""
     request = {name: value for name, value in json.loads(asked).items() if name != "n_gpu_layers"}
@@ -65,8 +83,10 @@ def _curves(axes: Axes, panel: pd.DataFrame, colors: dict[int, str]) -> None:
     for _, one in panel.groupby(["context", "n_depth"], sort=False):
         layers, color = one[_LAYERS].to_numpy(float), colors[one["context"].iloc[0]]
         axes.plot(layers, one[_CEILING], "--", color=color, linewidth=1.4)
+        axes.plot(layers, one[_PREDICTED], ":x", color=color, linewidth=1.6, markersize=7)
         axes.errorbar(layers, one[_RATE], yerr=one["spread"].fillna(0), color=color, **_POINTS)
-    axes.set_ylim(0, 1.1 * max((panel[_RATE] + panel["spread"].fillna(0)).max(), panel[_CEILING].fillna(0).max()))
+    highest = [panel[_RATE] + panel["spread"].fillna(0), panel[_CEILING], panel[_PREDICTED]]
+    axes.set_ylim(0, 1.1 * max(values.fillna(0).max() for values in highest))
     whole_numbers(axes, float(panel[_LAYERS].max()))
 
 
@@ -85,6 +105,8 @@ def _key(panels: list[pd.DataFrame], colors: dict[int, str], words: Words) -> li
     entries = [Entry(line(color, "-", "o"), measured.format(context=f"{n:,}")) for n, color in colors.items()]
     if any(panel[_CEILING].notna().any() for panel in panels):
         entries.append(Entry(line(INK, "--"), words["figures.offload.ceiling"]))
+    if any(panel[_PREDICTED].notna().any() for panel in panels):
+        entries.append(Entry(line(INK, ":", "x"), words["figures.offload.predicted"]))
     return [*entries, Entry(line(INK, marker="|", linewidth=1.2), words["figures.spread"])]
 
 

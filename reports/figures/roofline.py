@@ -12,7 +12,8 @@ from reports.figures.contract import Drawn, Missing
 from reports.figures.data import WORK, lines, own, sound
 from reports.figures.sheet import NOTE_LINE, Entry, Sheet, key_height, line, log_scale
 from reports.figures.style import GREY, INK, MARKERS, PAPER, QUIET, SERIES, SMALL
-from reports.figures.texts import number, short
+from reports.figures.texts import short
+from reports.numbers import number
 from results.schema import CASE, PUBLISHED
 
 if TYPE_CHECKING:
@@ -48,10 +49,12 @@ def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     entries = _key(points, markers, words, published=not published.empty)
     top = key_height(entries) + 0.2
     left_out = len(found) - len(points)
-    note = words["figures.roofline.left_out"].format(n=left_out) if left_out else ""
-    sheet = Sheet(top + _HEIGHT + 0.75 + NOTE_LINE * bool(note))
+    unnamed = len(devices) - _MOST_NAMES
+    notes = [words["figures.roofline.unnamed"].format(n=unnamed)] if unnamed > 0 else []
+    notes += [words["figures.roofline.left_out"].format(n=left_out)] if left_out else []
+    sheet = Sheet(top + _HEIGHT + 0.75 + NOTE_LINE * len(notes))
     sheet.key(entries)
-    sheet.note(note)
+    sheet.note("\n".join(notes))
     axes = sheet.axes(_LEFT, top, _WIDTH, _HEIGHT)
     axes.set_xlabel(words["figures.unit.gigabytes_token"])
     axes.set_ylabel(words["figures.unit.decode"])
@@ -148,9 +151,6 @@ def _name_roofs(sheet: Sheet, axes: Axes, top: float, roofs: list[_Roof], words:
         )
         sheet.text(_NAMES, top + place - 0.09, roof.name, fontsize=SMALL, fontweight="bold")
         sheet.text(_NAMES, top + place + 0.1, _speeds(roof, words), color=QUIET, fontsize=SMALL)
-    if len(known) > len(shown):
-        more = words["figures.more"].format(n=len(known) - len(shown))
-        sheet.text(_NAMES, top + _HEIGHT + 0.3, more, color=QUIET, fontsize=SMALL)
 
 
 def _speeds(roof: _Roof, words: Words) -> str:

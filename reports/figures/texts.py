@@ -21,17 +21,6 @@ def short(text: object, most: int) -> str:
     return f"{plain[: most - 1 - tail]}…{plain[-tail:]}"
 
 
-def number(value: float) -> str:
-    """Three digits or more before the point: no measurement here carries more."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def number_with(value: float, spread: float) -> str:
-    """A number and its spread, with as many decimals; the spread is left out where it is not known."""
-    decimals = sum(value < limit for limit in (1, 10, 100))
-    return f"{value:,.{decimals}f}" + ("" if spread != spread else f" ± {spread:,.{decimals}f}")  # noqa: PLR0124 (NaN)
-
-
 def about(value: float) -> str:
     """A count in thousands or millions: 208 k, 1.43 M."""
     for size, sign in ((1e6, " M"), (1e3, " k")):

@@ -9,7 +9,8 @@ from reports.figures.contract import Drawn, Missing
 from reports.figures.data import WORK, lines, own
 from reports.figures.sheet import Entry, line, log_scale
 from reports.figures.style import INK, engine_colors
-from reports.figures.texts import joined, number, short
+from reports.figures.texts import joined, short
+from reports.numbers import number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +64,7 @@ def _curves(axes: Axes, panel: pd.DataFrame, colors: dict[str, str]) -> None:
             color=colors[one["backend"].iloc[0]],
             **_POINTS,
         )
-    times = [*(_MS * panel[_TIME]), *ceilings["least_ms"]]
+    times = [*(_MS * panel[_TIME]), *(_MS * (panel[_TIME] + panel["spread"].fillna(0))), *ceilings["least_ms"]]
     log_scale(axes, "x", panel["n_prompt"].min(), panel["n_prompt"].max())
     log_scale(axes, "y", min(times), max(times))
 

@@ -130,7 +130,7 @@ def test_a_cache_in_fp8_is_a_byte_an_element_and_close(artifacts, asked):
     assert relative_l2(session.logits(tokens[:, 30:]), exact.logits(tokens[:, 30:])) < 0.3
     facts, scales = session.facts(), 2 * 2 * 4  # one float32 for the keys and one for the values of each layer
     assert facts.kv_k_format == facts.kv_v_format == "fp8"
-    assert facts.engine_settings["kv_cache"] == "quantized"
+    assert facts.engine_settings["kv_cache"] == "quantized by fp8"
     assert session.memory().kv_cache_bytes == 2 * facts.kv_allocated_tokens * TOKEN_ELEMENTS + scales
     assert session.reset(10) == 0  # transformers does not cut it
     assert session.reset() == 0

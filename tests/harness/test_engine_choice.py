@@ -35,7 +35,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> Describe:
     def say(**said: EngineInfo | str) -> None:
         answers = {name.replace("llama_cpp", "llama.cpp"): answer for name, answer in said.items()}
 
-        def describe(names: Iterable[str]) -> dict[str, EngineInfo | str]:
+        def describe(names: Iterable[str], _: tuple[str, ...]) -> dict[str, EngineInfo | str]:
             return {name: answers[name] for name in names}
 
         monkeypatch.setattr("harness.engine_choice.describe", describe)
@@ -185,3 +185,21 @@ def test_no_engine_at_all_is_told(engines: Describe) -> None:
     engines()
     with pytest.raises(UserError, match=r'no engine can run: pip install "tokenroof\[all\]"'):
         choose(Options(), _machine())
+
+
+@pytest.mark.parametrize("backends", [None, ("llama.cpp",)])
+def test_a_tier_that_cannot_be_used_stops_the_run(engines: Describe, backends: tuple[str, ...] | None) -> None:
+    engines(torch=CPU_BUILD, llama_cpp="no tier answers at 127.0.0.1:50052")
+    rpc = ("127.0.0.1:50052",)
+    with pytest.raises(UserError, match=r"--rpc 127\.0\.0\.1:50052: no tier answers at 127\.0\.0\.1:50052"):
+        choose(Options(backends=backends, rpc=rpc), _machine())
+
+
+def test_a_tier_is_a_device(engines: Describe) -> None:
+    lent = _build_for("RPC0")
+    engines(llama_cpp=lent)
+    for device in ("auto", "gpu", "RPC0"):
+        chosen, _ = choose(Options(backends="llama.cpp", rpc="127.0.0.1:50052", device=device), _machine(RTX_5090))
+        assert chosen == {"llama.cpp": lent}
+    with pytest.raises(UserError, match=r"llama\.cpp knows cpu, gpu, RPC0"):
+        choose(Options(backends="llama.cpp", rpc="127.0.0.1:50052", device="RPC1"), _machine())

@@ -77,3 +77,17 @@ def test_an_accelerator_of_the_catalog_is_estimated_by_its_own_bandwidth() -> No
     # An RTX 3080 without its memory size may be either of two.
     assert accelerator_rates("NVIDIA GeForce RTX 3080", None) == ACCELERATOR
     assert accelerator_rates("Voodoo 2", None) == ACCELERATOR
+
+
+def test_without_a_cache_each_step_is_the_prefill_of_its_whole_prefix() -> None:
+    prefixes = [Case(0, n, 1) for n in (512, 513, 514)]
+    uncached = Case(0, 512, 3, kv_cache="off")
+    parts = _estimate(uncached, *prefixes)
+    assert parts.case_s[uncached] == pytest.approx(sum(parts.case_s[case] for case in prefixes) + 3 * STEP_OVERHEAD_S)
+    assert parts.fill_s[uncached] == parts.case_s[prefixes[0]], "what its answers are compared with is computed once"
+
+
+def test_an_earlier_text_is_filled_in_again_before_its_prefix_is_reused() -> None:
+    cached, reused = Case(512, 512, 1), Case(512, 512, 1, kv_cache="prefix")
+    parts = _estimate(cached, reused)
+    assert parts.case_s[reused] == pytest.approx(2 * parts.case_s[cached])

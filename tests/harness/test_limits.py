@@ -90,4 +90,65 @@ def test_what_is_not_known_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> Non
     _set_free(monkeypatch, GB)
     assert memory_obstacle(_work(memories=(None,)), ANCHOR) is None
     assert memory_obstacle(_work("llama.cpp", (8 * GB, None)), ANCHOR) is None
+
+
+def test_a_model_larger_than_its_gpu_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    _set_free(monkeypatch, 12 * GB)
     assert memory_obstacle(_work("llama.cpp", (8 * GB,), n_gpu_layers=12), ANCHOR) is None
+    assert "8.0 GB are on this machine's GPUs" in memory_obstacle(_work("llama.cpp", (8 * GB,)), ANCHOR)
+    # 16.8 GB must lie somewhere: 8 GB there and 6 GB here are too little, and so are 12 GB here alone.
+    assert "12.0 GB are free in this machine's memory" in memory_obstacle(
+        _work("llama.cpp", (24 * GB,), n_gpu_layers=0), ANCHOR
+    )
+    _set_free(monkeypatch, 6 * GB)
+    obstacle = memory_obstacle(_work("llama.cpp", (8 * GB,), n_gpu_layers=12), ANCHOR)
+    assert "14.0 GB are on this machine's GPUs and free in its memory" in obstacle
+
+
+def test_the_memory_of_a_tier_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    _set_free(monkeypatch, GB)
+    two = (10 * GB, 10 * GB)
+    assert memory_obstacle(_work("llama.cpp", two, rpc="127.0.0.1:50052"), ANCHOR) is None
+    assert memory_obstacle(_work("llama.cpp", two, rpc="127.0.0.1:50052", device="gpu0"), ANCHOR) is not None
+
+
+def test_a_kv_cache_that_stays_on_the_host_needs_room_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = (Case(32_000, 512, 128),)
+    kv = (32_000 + 512 + 128) * KV_TOKEN  # 4.3 GB
+    assert 20 * GB < memory_needed(_work(), deep) < 21.5 * GB
+    _set_free(monkeypatch, 5 * GB)
+    assert memory_obstacle(_work("llama.cpp", (18 * GB,)), deep) is not None
+    assert memory_obstacle(_work("llama.cpp", (18 * GB,), kv_offload=False), deep) is None
+    _set_free(monkeypatch, kv - 1)
+    obstacle = memory_obstacle(_work("llama.cpp", (18 * GB,), kv_offload=False), deep)
+    assert "needs about 4.3 GB, but 4.3 GB are free in this machine's memory" in obstacle
+
+
+def test_experts_that_stay_on_the_host_need_room_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = (Accelerator("gpu0", "NVIDIA A10", 40 * GB),)
+
+    def obstacle(n_cpu_moe: int, free: int) -> str | None:
+        _set_free(monkeypatch, free)
+        options = Options(n_cpu_moe=n_cpu_moe)
+        (work,) = combinations(options, [resolve("qwen3-30b-a3b")], {"llama.cpp": EngineInfo("1.0", "build", gpu)})
+        return memory_obstacle(work, ANCHOR)
+
+    # 61.1 GB in bf16, of which the experts of a layer take 128 · 3 · 2048 · 768 · 2 B: 1.208 GB.
+    assert obstacle(0, 30 * GB) is not None
+    assert obstacle(20, 30 * GB) is None
+    assert "24.2 GB" in str(obstacle(20, 24 * GB))
+
+
+def test_without_a_cache_a_pass_over_the_whole_text_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    cached, uncached = (Case(0, 512, 65_024, kv_cache=kv_cache) for kv_cache in ("on", "off"))
+    # The widest moment of a layer: gate, up and their product, four vectors of the model's width, sines and cosines.
+    assert KV_TOKEN > 2 * (3 * 14_336 + 4 * 4096 + 2 * 128)
+    assert memory_needed(_work(), (uncached,)) == memory_needed(_work(), (cached,)), "the cache of its judge is larger"
+    small = resolve("llama-3.2-1b")
+    (work,) = combinations(Options(), [small], {"torch": EngineInfo("1.0", "build")})
+    widest, token = 2 * (3 * 8192 + 4 * 2048 + 2 * 64), 2 * 16 * 8 * 64 * 2
+    assert memory_needed(work, (uncached,)) - memory_needed(work, (cached,)) == 65_536 * (widest - token)
+    _set_free(monkeypatch, 4 * GB)
+    assert "needs about 7.3 GB, but 4.0 GB are free" in memory_obstacle(work, (uncached,))
+    (pieces,) = combinations(Options(), [small], {"llama.cpp": EngineInfo("1.0", "build")})
+    assert memory_needed(pieces, (uncached,)) == memory_needed(pieces, (cached,)), "it computes in pieces"

@@ -10,6 +10,8 @@ from harness.metrics import metrics
 from harness.workload import Case, token_stream
 
 CASES = [Case(0, 16, 40), Case(12, 16, 40, batch=3), Case(12, 0, 40), Case(0, 16, 0), Case(0, 16, 1)]
+CASES += [Case(0, 16, 40, 2, "off"), Case(0, 0, 40, 1, "off"), Case(0, 16, 1, 1, "off"), Case(0, 16, 0, 1, "off")]
+CASES += [Case(12, 16, 40, 2, "prefix"), Case(0, 16, 1, 1, "prefix"), Case(12, 1, 0, 1, "prefix")]
 
 
 def _session(**options: object) -> simulated.SimulatedSession:
@@ -18,7 +20,7 @@ def _session(**options: object) -> simulated.SimulatedSession:
 
 def _repeat(session: simulated.SimulatedSession, case: Case, seed: int = 1) -> measure.Repetition:
     tokens = token_stream(case.context_tokens, case.batch, session.vocab_size, seed)
-    session.allocate(case.context_tokens, case.batch)
+    session.allocate(case.context_tokens, case.batch, kv_cache=case.kv_cache != "off")
     measure.fill(session, case, tokens)
     return measure.repeat(session, case, tokens)
 
@@ -69,3 +71,66 @@ def test_known_rates_are_recovered_within_one_percent(case: Case) -> None:
     if case.n_prompt:
         assert min(row["ttft_s"] for row in rows) == pytest.approx(ttft_s, rel=0.01)
         assert max(row["prefill_tok_s"] for row in rows) == pytest.approx(16 / ttft_s, rel=0.01)
+
+
+class Recording(simulated.SimulatedSession):
+    """Notes the calls, and can keep no more than `most` tokens when it is cut back."""
+
+    most = 10**9
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.calls: list[tuple[object, ...]] = []
+
+    def reset(self, keep_tokens=0):
+        kept = super().reset(keep_tokens if keep_tokens <= self.most else 0)
+        self.calls.append(("reset", keep_tokens, kept))
+        return kept
+
+    def prefill(self, tokens):
+        self.calls.append(("prefill", tokens.copy()))
+        return super().prefill(tokens)
+
+    def recompute(self, tokens, first):
+        self.calls.append(("recompute", tokens.shape[1], first))
+        return super().recompute(tokens, first)
+
+
+def _recording(case: Case) -> tuple[Recording, np.ndarray]:
+    session = Recording(LoadRequest(Path("none"), None), simulated.Options(ttft_s=0.0, itl_s=0.0))
+    session.allocate(case.context_tokens, case.batch)
+    return session, token_stream(case.context_tokens, case.batch, session.vocab_size, 7)
+
+
+@pytest.mark.parametrize("most", [10**9, 11], ids=["cuts anywhere", "cannot cut there"])
+def test_a_reused_prefix_is_cut_back_and_the_rest_filled_while_the_clock_runs(most: int) -> None:
+    case = Case(12, 4, 3, batch=2, kv_cache="prefix")
+    session, tokens = _recording(case)
+    session.most = most
+    for _ in range(2):  # the second time the cache holds this very text, and must be given the other one again
+        session.calls.clear()
+        measure.fill(session, case, tokens)
+        kind, earlier = session.calls[-1]
+        kept = session.calls[0][2]
+        assert kind == "prefill"
+        assert np.array_equal(earlier[:, : 12 - kept], tokens[:, kept:12])
+        assert (earlier[:, 12 - kept :] != tokens[:, 12:16]).all(), "nothing but the prefix is common"
+        session.calls.clear()
+        sample = measure.repeat(session, case, tokens)
+        kept = 12 if most > 12 else 0
+        reset, (_, rest) = session.calls
+        assert reset == ("reset", 12, kept)
+        assert np.array_equal(rest, tokens[:, kept:16])
+        assert sample.kept_tokens == kept
+        assert sample.ttft_ns is not None
+
+
+def test_without_a_cache_each_prefix_is_computed_and_none_is_filled() -> None:
+    case = Case(0, 5, 4, kv_cache="off")
+    session, tokens = _recording(case)
+    measure.fill(session, case, tokens)
+    sample = measure.repeat(session, case, tokens)
+    # Prefixes of 5 to 8 tokens give 4 tokens; the last of them is not fed back.
+    assert session.calls[0] == ("recompute", 8, 5), "nothing before it"
+    assert sample.kept_tokens is None
+    assert sample.ids.shape == (1, 4)

@@ -28,7 +28,7 @@ def _known_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 def _engines_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking an engine starts a process; most of a plan does not depend on its answer."""
 
-    def describe(names: Iterable[str]) -> dict[str, EngineInfo]:
+    def describe(names: Iterable[str], _: tuple[str, ...]) -> dict[str, EngineInfo]:
         return dict.fromkeys(names, EngineInfo("1.0", "CPU"))
 
     monkeypatch.setattr("harness.engine_choice.describe", describe)

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from backends.base import EngineInfo
+from backends.base import Accelerator, EngineInfo
 from harness.estimate import Rates
 from harness.machine.hardware import Machine
 from harness.models.gguf_export import export
@@ -17,7 +18,7 @@ from harness.models.synthesis import synthesise
 from harness.models.tensors import SYNTHESISABLE
 from harness.options import Options
 from harness.plan import make_plan
-from harness.support import unsupported
+from harness.support import clamped, unsupported
 from harness.work import Work, combinations
 
 _TINY = {
@@ -106,10 +107,37 @@ def test_threads_are_limited_by_the_cores(backend: str) -> None:
 def test_what_only_llama_cpp_has_is_refused_elsewhere(backend: str) -> None:
     assert "-ngl" in _reason(backend, n_gpu_layers=0)
     assert "-ngl" in _reason(backend, n_gpu_layers=12)
+    assert "-ncmoe" in _reason(backend, n_cpu_moe=1)
+    assert "-nkvo" in _reason(backend, kv_offload=False)
+    assert "-sm" in _reason(backend, split_mode="none")
+    assert "-ts" in _reason(backend, tensor_split=((3.0, 1.0),))
+    assert "--rpc" in _reason(backend, rpc="127.0.0.1:50052")
     assert "-fa" in _reason(backend, flash_attn="on")
     assert "-ctk" in _reason(backend, kv_k_format="q8_0")
     assert "-ctv" in _reason(backend, kv_v_format="f16")
     assert _reason(backend, kv_k_format="bf16", kv_v_format="bf16") is None, "the weights' format is what it does"
+
+
+def test_what_cannot_be_placed_is_refused() -> None:
+    two = EngineInfo("1.0", "CUDA", (Accelerator("CUDA0", "a GPU"), Accelerator("CUDA1", "a GPU")))
+    assert "has none" in _reason("llama.cpp", two, models="llama-3.2-1b", n_cpu_moe=4)
+    assert _reason("llama.cpp", two, models="qwen3-30b-a3b", n_cpu_moe=4) is None
+    assert _reason("llama.cpp", two, tensor_split=((3.0, 1.0),)) is None
+    assert _reason("llama.cpp", two, tensor_split=((3.0, 1.0, 1.0),)) == "-ts 3/1/1 is for 3 devices, and there are 2"
+    assert "--rpc adds devices" in _reason("llama.cpp", two, rpc="127.0.0.1:50052", device="cpu")
+
+
+def test_more_layers_than_there_are_is_a_note() -> None:
+    gpu = EngineInfo("1.0", "CUDA", (Accelerator("CUDA0", "a GPU"),))
+
+    def note(engine: EngineInfo, **options: object) -> str | None:
+        return clamped(_work("llama.cpp", Options(models="llama-3.2-1b", **options), engine))
+
+    assert note(gpu, n_gpu_layers=17) is None  # 16 and the output layer
+    assert note(gpu, n_gpu_layers=18) == (
+        "-ngl 18 is more than the 17 layers of llama-3.2-1b, so all of them go to the GPU"
+    )
+    assert note(_ENGINE, n_gpu_layers=18) is None
 
 
 def test_llama_cpp_takes_so_many_sequences_at_once() -> None:
@@ -129,7 +157,7 @@ def test_quantised_values_need_flash_attention() -> None:
 def test_what_the_export_does_not_know_is_left_to_the_other_engines(
     olmo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def describe(names: Iterable[str]) -> dict[str, EngineInfo]:
+    def describe(names: Iterable[str], _: tuple[str, ...]) -> dict[str, EngineInfo]:
         return dict.fromkeys(names, EngineInfo("1.0", "CPU", model_types=None))
 
     monkeypatch.setattr("harness.engine_choice.describe", describe)
@@ -140,3 +168,31 @@ def test_what_the_export_does_not_know_is_left_to_the_other_engines(
     assert any("llama.cpp left out" in note and "'Olmo2ForCausalLM'" in note for note in plan.notes)
 
     assert "Olmo2ForCausalLM" in _reason("llama.cpp", **case)
+
+
+def test_an_engine_has_the_kv_formats_that_it_has() -> None:
+    assert _reason("llama.cpp", kv_k_format="q8_0", kv_v_format="q4_0") is None
+    assert _reason("mlx", kv_k_format="8bit", kv_v_format="8bit") is None
+    told = EngineInfo("1.0", "CPU", kv_formats=("fp8",))
+    assert _reason("torch", told, kv_k_format="fp8", kv_v_format="fp8") is None
+    assert "it has no hqq KV cache (-ctk); it has fp8 and" in _reason("torch", told, kv_k_format="hqq")
+    assert "it has no 8bit KV cache (-ctk); it has f32, f16, bf16, q8_0" in _reason("llama.cpp", kv_k_format="8bit")
+    assert "it has no q8_0 KV cache (-ctv); it has 8bit, 4bit and" in _reason("mlx", kv_v_format="q8_0")
+    assert "it keeps keys and values alike, not 4bit and auto" in _reason("mlx", kv_k_format="4bit")
+    assert "-fa off forbids it" in _reason("llama.cpp", kv_v_format="q8_0", flash_attn="off")
+
+
+def test_a_kind_of_cache_is_one_that_the_engine_told_of() -> None:
+    several = EngineInfo("1.0", "CPU", cache_kinds=("dynamic", "static"))
+    assert _reason("torch", several, cache_kind="static") is None
+    assert "'hybrid' (--cache-kind); it has dynamic, static" in _reason("torch", several, cache_kind="hybrid")
+    assert "only torch has several" in _reason("mlx", cache_kind="static")
+
+
+def test_a_cache_that_moves_over_cuda_is_for_cuda() -> None:
+    gpu = Accelerator("cuda:0", "a GPU", 2**36)
+    with_gpu = EngineInfo("1.0", "CUDA", (gpu,), cache_kinds=("offloaded",), cuda_cache_kinds=("offloaded",))
+    assert _reason("torch", with_gpu, cache_kind="offloaded") is None
+    assert "runs on CUDA only" in _reason("torch", with_gpu, cache_kind="offloaded", device="cpu")
+    without = replace(with_gpu, accelerators=())
+    assert "runs on CUDA only" in _reason("torch", without, cache_kind="offloaded")

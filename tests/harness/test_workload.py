@@ -103,3 +103,27 @@ def test_the_hash_is_over_shape_and_little_endian_ids() -> None:
     by_hand = hashlib.sha256(b"(1, 2)" + b"\x01\x00\x00\x00\x02\x01\x00\x00").hexdigest()
     assert sha256(ids) == by_hand
     assert sha256(ids.T) != by_hand
+
+
+@pytest.mark.parametrize(
+    ("case", "n_outputs"),
+    [(Case(0, 16, 4), 4), (Case(0, 16, 0), 1), (Case(0, 0, 4), 4), (Case(8, 16, 1), 1)],
+    ids=str,
+)
+def test_a_prefill_yields_a_token_even_where_none_was_asked_for(case: Case, n_outputs: int) -> None:
+    assert case.n_outputs == n_outputs
+
+
+def test_ways_to_use_the_cache_are_cases_of_their_own() -> None:
+    assert grid([0], [8], [4], [1], ["on", "off"]) == (Case(0, 8, 4), Case(0, 8, 4, 1, "off"))
+    assert [str(case) for case in grid([8], [4], [1], [2], ["on", "prefix"])] == [
+        "p4 n1 d8 B2",
+        "p4 n1 d8 B2 reused",
+    ]
+
+
+def test_what_a_cache_cannot_do_is_refused() -> None:
+    with pytest.raises(UserError, match=r"--kv-cache off with -d 8: .* give them as the prompt, -p 12"):
+        grid([0, 8], [4], [4], [1], ["on", "off"])
+    with pytest.raises(UserError, match=r"--kv-cache prefix with -p 0: a prefix as long as the prompt"):
+        grid([8], [0], [4], [1], ["prefix"])

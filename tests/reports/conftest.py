@@ -47,6 +47,7 @@ def row(**cells: Any) -> dict[str, Any]:
         "n_depth": 0,
         "n_prompt": 512,
         "n_gen": 128,
+        "kv_cache": "on",
         "decode_start": 512,
         "batch": 1,
         "status": "ok",

@@ -30,6 +30,7 @@ def _row(depth: int, tpot_s: float, **cells: Any) -> dict[str, Any]:
         "n_depth": depth,
         "n_prompt": 0,
         "n_gen": 128,
+        "kv_cache": "on",
         "run_id": "r",
         "launch": 1,
         "status": "ok",

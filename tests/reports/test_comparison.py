@@ -23,6 +23,7 @@ LEFT_OUT = [
     "n_prompt",
     "n_gen",
     "batch",
+    "kv_cache",
     "why",
 ]
 MEANS = [
@@ -35,6 +36,7 @@ def pair(**cells: object) -> dict[str, object]:
     sides = {f"{side}_{name}": value for side in ("base", "new") for name, value in (SIDE | NOISE).items()}
     return {
         "model": "llama-3.2-1b", "weight_format": "bf16", "n_depth": 0, "n_prompt": 512, "n_gen": 128, "batch": 1,
+        "kv_cache": "on",
         "differs": "n_threads 2 → 1", **sides, "base_side": "base.csv", "new_side": "new.csv",
         "base": 16.58, "new": 8.29, "ratio": 0.5, "ratio_low": 0.48, "ratio_high": 0.52, "interval_from": "launches",
         "p": 0.001, "verdict": "slower", "verdict_why": "",
@@ -53,6 +55,7 @@ def left_out(**cells: object) -> dict[str, object]:
         512,
         128,
         1,
+        "on",
         "the nearest differs in x",
     ]
     return dict(zip(LEFT_OUT, values, strict=True)) | cells

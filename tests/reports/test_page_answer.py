@@ -57,9 +57,13 @@ def test_machines_without_the_common_workload_are_told_by_their_own(gathered: An
 def test_without_any_rate_the_reason_comes_first(gathered: Any, make_row: Any) -> None:
     failed = make_row(status="failed", error="no", decode_tok_s=None)
     assert _answer(gathered) == ["There is no row in what was given, so there is nothing to report. Run: tokenroof run"]
-    assert _answer(gathered, failed)[0].startswith("All 1 repetitions failed")
+    assert _answer(gathered, failed)[0].startswith("Every repetition failed (1 in all)")
     assert _answer(gathered, make_row(n_gen=0, decode_tok_s=None))[0].startswith("No decode rate was measured")
-    assert _answer(gathered, make_row(comparable="no", comparable_why="x"))[0].startswith("None of the 1 rows counts")
+    published = make_row(provenance="published", source="https://example.org")
+    assert _answer(gathered, published)[0].startswith("Nothing was measured here: all rows are rates that others")
+    uncached = make_row(kv_cache="off")
+    assert _answer(gathered, uncached)[0].startswith("No decode rate was measured with the KV cache, only without it")
+    assert _answer(gathered, make_row(comparable="no", comparable_why="x"))[0].startswith("No row counts (of 1)")
     assert "すべて失敗" in _answer(gathered, failed, lang="ja")[0]
 
 
@@ -67,6 +71,6 @@ def test_failures_and_left_out_rows_are_counted(gathered: Any, make_row: Any) ->
     failed = make_row(status="failed", error="no", decode_tok_s=None)
     told = _answer(gathered, make_row(), failed, make_row(ttft_s=-1.0), make_row(comparable="no"))
     assert told[-2:] == [
-        "1 of 2 repetitions failed.",
-        "2 rows are left out of all rates: 1 not comparable, 1 with a cell that cannot be.",
+        "Of 2 repetitions, 1 failed.",
+        "Rows left out of all rates: 2 (1 not comparable, 1 with a cell that cannot be).",
     ]

@@ -2,6 +2,9 @@
 
 import itertools
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given, settings
@@ -11,6 +14,7 @@ from harness.workload import grid, parse_ints
 from reports.page.boxes import boxes
 from reports.page.commands import commands
 
+TOKENROOF = Path(sys.executable).with_name("tokenroof")
 ASKED = {"device": "auto", "flash_attn": "auto", "kv_k_format": "auto", "kv_v_format": "auto", "n_batch": 0}
 ASKED |= {"n_gpu_layers": -1, "n_threads": 8, "n_ubatch": 0, "weights": "bf16"}
 
@@ -34,9 +38,11 @@ def _cases(command: str) -> set[tuple[Any, ...]]:
     _, _, *words = shlex.split(command)
     flags = dict(zip(words[::2], words[1::2], strict=True))
     lists = {flag: parse_ints(flags.get(f"-{flag}", "0" if flag == "d" else "1"), flag=flag) for flag in "dpnB"}
-    cases = grid(lists["d"], lists["p"], lists["n"], lists["B"])
+    cases = grid(*(lists[flag] for flag in "dpnB"), flags.get("--kv-cache", "on").split(","))
     return {
-        (backend, c.n_depth, c.n_prompt, c.n_gen, c.batch) for backend in flags["--backend"].split(",") for c in cases
+        (backend, c.n_depth, c.n_prompt, c.n_gen, c.batch, c.kv_cache)
+        for backend in flags["--backend"].split(",")
+        for c in cases
     }
 
 
@@ -57,8 +63,16 @@ def test_a_grid_of_engines_and_cases_is_one_command(gathered: Any, make_row: Any
 
 
 def test_what_no_grid_holds_is_several_commands(gathered: Any, make_row: Any) -> None:
-    done = {("torch", 0, 512, 128, 1), ("torch", 64, 512, 128, 1), ("mlx", 0, 512, 128, 1), ("mlx", 0, 64, 16, 4)}
-    rows = [make_row(backend=b, n_depth=d, n_prompt=p, n_gen=n, batch=B) for b, d, p, n, B in sorted(done)]
+    done = {
+        ("torch", 0, 512, 128, 1, "on"),
+        ("torch", 64, 512, 128, 1, "on"),
+        ("torch", 64, 512, 128, 1, "prefix"),
+        ("mlx", 0, 512, 128, 1, "on"),
+        ("mlx", 0, 512, 128, 1, "off"),
+        ("mlx", 0, 64, 16, 4, "on"),
+    }
+    names = ("backend", "n_depth", "n_prompt", "n_gen", "batch", "kv_cache")
+    rows = [make_row(**dict(zip(names, case, strict=True))) for case in sorted(done)]
     found = commands(gathered(*rows).own)
     assert set().union(*map(_cases, found)) == done
     assert sum(len(_cases(command)) for command in found) == len(done)
@@ -70,6 +84,21 @@ def test_settings_that_are_not_the_defaults_are_told(gathered: Any, make_row: An
     (command,) = commands(gathered(*rows).own)
     assert " -ngl 0,16 -t 8 -fa on -ub 128 " in command
     assert " --seed 7 " in command
+
+
+def test_a_placement_is_asked_for_again(gathered: Any, make_row: Any) -> None:
+    placed = {"n_cpu_moe": 4, "kv_offload": False, "split_mode": "row", "tensor_split": [3.0, 1.0]}
+    placed |= {"rpc": ["localhost:50052", "HOST:50053"], "cache_kind": "static", "allow_partial": True}
+    (command,) = commands(gathered(make_row(engine_settings={"asked": ASKED | placed})).own)
+    assert " -ncmoe 4 -nkvo 1 -sm row -ts 3/1 --rpc localhost:50052,HOST:50053 --cache-kind static " in command
+    assert " --allow-partial -p 512 " in command  # a switch, without a value
+    understood = subprocess.run(
+        [TOKENROOF, *shlex.split(command)[1:], "--dry-run", "--format", "json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "--dry-run prints a plan" in understood.stderr  # no flag or value was refused before this
 
 
 def test_names_are_quoted_for_a_shell_and_imported_rows_make_no_command(gathered: Any, make_row: Any) -> None:

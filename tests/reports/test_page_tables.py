@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reports.numbers import number
 from reports.page.doubts import doubts_table, find_doubts, warnings
 from reports.page.lines import results_table
 from reports.page.page import build
 from reports.page.parts import Table
 from reports.page.published import published_table
-from reports.page.texts import name, number
+from reports.page.texts import name
 from reports.page.time_table import time_table
 from reports.summary import summarise
 from reports.words import words
@@ -30,7 +31,7 @@ def test_lines_show_rates_ceilings_and_marks(gathered: Any, make_row: Any) -> No
     assert _column(table, "TTFT ms") == ["500.0", "500.0", "-"]
     assert _column(table, "Decode tok/s") == ["40.00", "60.00", "-"]
     assert _column(table, "MBU %") == ["80", "120!", "-"]
-    assert _column(table, "Peak GB") == ["3 host", "3 host", "-"]
+    assert _column(table, "Peak GB") == ["3.00 host", "3.00 host", "-"]
     assert _column(table, "Launches × repetitions") == ["1 × 1", "1 × 1", "-"]
     assert _column(table, "Verified") == ["-", "-", "failed"]
     assert table
@@ -73,7 +74,7 @@ def test_every_doubt_has_its_reason(gathered: Any, make_row: Any) -> None:
         ("held back", "a", "p512 n128 d0", "1", "heat"),
         ("not verified", "d", "p512 n128 d0", "1", "its probe was not scored"),
     ]
-    assert warnings(doubts[doubts["kind"] == "failed"], EN)[0] == "failed: 2 rows. out of memory"
+    assert warnings(doubts[doubts["kind"] == "failed"], EN)[0] == "failed (rows: 2): out of memory"
     assert doubts_table(find_doubts(gathered()), EN) is None
 
 
@@ -115,7 +116,7 @@ def test_a_machine_is_described(gathered: Any, make_row: Any) -> None:
     assert facts["Could not be read"] == "peak_device_bytes, driver_device_bytes: no counter"
     assert _column(machine.engines, "In effect") == ["kv_cache=views, buffers=28|29|30", "-"]
     assert machine.imported == ["1 rows came from elsewhere: llama-bench"]
-    assert "held back: 1 rows. heat" in machine.warnings
+    assert "held back (rows: 1): heat" in machine.warnings
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def row(backend: str = "torch", launch: int = 1, **cells: object) -> dict[str, o
     required = {column.name: {"text": "x", "int": 1}[column.kind] for column in COLUMNS if column.required}
     machine = {"schema_version": SCHEMA_VERSION, "machine": "spark", "backend": backend, "launch": launch}
     model = {"model": "llama", "weights_id": "w", "weight_format": "bf16", "kv_k_format": "bf16", "kv_v_format": "bf16"}
-    case = {"n_depth": 0, "n_prompt": 512, "n_gen": 128, "batch": 1}
+    case = {"n_depth": 0, "n_prompt": 512, "n_gen": 128, "batch": 1, "kv_cache": "on"}
     return required | machine | model | case | {"status": "ok", "probe_logits": PROBE, "row_id": next(IDS)} | cells
 
 

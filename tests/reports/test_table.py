@@ -20,6 +20,7 @@ def line(backend: str, **cells: object) -> dict[str, object]:
         "n_prompt": 512,
         "n_gen": 128,
         "batch": 1,
+        "kv_cache": "on",
         "n_ok": 9,
         "n_failed": 0,
         "launches": 3,

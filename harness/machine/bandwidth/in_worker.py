@@ -9,6 +9,8 @@ import importlib
 import time
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +25,7 @@ from harness.machine.bandwidth.matrix import matrix_rate
 from harness.machine.bandwidth.sweep import sweep, working_sets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from backends.bandwidth import Multiply
     from harness.machine.bandwidth.curve import Curve
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     Multiplier = Callable[[str, str, int, int], Multiply]
 
 FORMATS = ("f32", "f16", "bf16")
+_OF_AN_ACCELERATOR = ("free_bytes", "readers", "multiplier")
 
 
 def measure(
@@ -41,6 +44,7 @@ def measure(
     budget_s: float,
     progress: Progress,
     most_bytes: int | None = None,
+    rpc: Sequence[str] = (),
 ) -> Measured:
     """Measure one device.
 
@@ -51,12 +55,13 @@ def measure(
         budget_s: seconds for all of it, the engine's import included; a slow machine may need more.
         progress: told what is measured, and what share of the curve's time has passed.
         most_bytes: largest working set; None for what the free memory allows.
+        rpc: endpoints of the servers through which the engine reaches the device, if it is another machine's.
 
     Raises:
         BackendError: the engine cannot read this device's memory, or there is too little of it.
     """
     deadline = time.perf_counter() + budget_s
-    engine = _engine(backend, device)
+    engine = _engine(backend, device, tuple(rpc))
     multiplier = engine.multiplier if engine else _numpy_multiplier
     progress("matrix products", 0.0)
     first, unavailable = _matrix_rates(multiplier, device, n_threads)
@@ -65,22 +70,26 @@ def measure(
     else:
         curve = _accelerator_curve(engine, device, deadline, progress, most_bytes)
     progress("matrix products", 1.0)
-    # Once more, seconds later: a disturbance that spoils all samples of one rate would become a ceiling.
-    second, _ = _matrix_rates(multiplier, device, n_threads)
+    # Once more, seconds later: a disturbance that spoils all samples of one rate would become a ceiling. What is
+    # measured anew in each run has no time for it.
+    second = first if rpc else _matrix_rates(multiplier, device, n_threads)[0]
     matrix = {name: Rate(rate.samples + second[name].samples) for name, rate in first.items() if name in second}
     return Measured(curve, matrix, datetime.now(UTC).isoformat(timespec="seconds"), unavailable)
 
 
-def _engine(backend: str | None, device: str) -> Any:
+def _engine(backend: str | None, device: str, rpc: tuple[str, ...]) -> Any:
     """The engine's module for this; None where the host has to do with numpy."""
     if backend is None:
         return None
     try:
-        return importlib.import_module(f"{BACKENDS[backend].module}.bandwidth")
+        engine = importlib.import_module(f"{BACKENDS[backend].module}.bandwidth")
     except (ImportError, OSError) as error:  # OSError: a shared library that does not load
         if device == "cpu":
             return None
         raise BackendError(f"{backend} cannot read the memory of {device}: {error}") from error
+    if not rpc:
+        return engine
+    return SimpleNamespace(**{name: partial(getattr(engine, name), rpc=rpc) for name in _OF_AN_ACCELERATOR})
 
 
 def _host_curve(engine: Any, n_threads: int, deadline: float, progress: Progress, most_bytes: int | None) -> Curve:

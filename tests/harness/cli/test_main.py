@@ -19,7 +19,7 @@ def tokenroof(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
         (["run", "-ngl99"], r"no such option: -ngl99 \(write -ngl 99\)"),
         (["run", "-n128"], r"no such option: -n128 \(write -n 128\)"),
         (["run", "-fa=on"], r"no such option: -fa=on \(write -fa on\)"),
-        (["run", "-nkvo"], r"no such option: -nkvo"),
+        (["run", "-mmp"], r"no such option: -mmp"),
         (["run", "--nonsense"], r"No such option: --nonsense"),
         (["run", "-p", "many"], r"-p many: 'many' is not a number or a range"),
         (["run", "-p", "0", "-n", "0"], r"nothing to measure"),

@@ -70,6 +70,31 @@ def test_what_does_not_fit_a_card_goes_to_the_host() -> None:
     assert (mac["fits"], mac["decode_tok_s"], mac["gpu_layers"]) == (False, None, None)
 
 
+def test_the_best_split_and_what_a_gb_more_would_bring() -> None:
+    arguments = ["-m", "qwen3-30b-a3b", "-w", "bf16", "--on", "RTX 5090", "--host", "ddr5-5600-2ch"]
+    (found,) = _json(*arguments)
+    best, more, experts = (found["offload"][name] for name in ("best", "one_gb_more", "experts_on_host"))
+    assert (best["n_gpu_layers"], best["n_cpu_moe"]) == (found["gpu_layers"], 0)
+    assert best["decode_tok_s"] == found["decode_tok_s"]
+    # Two channels of 64 bits at 5600 million transfers a second.
+    assert best["host_s_per_token"] == pytest.approx(best["host_bytes_per_token"] / 89.6e9)
+    assert more["decode_tok_s"]["mid"] > best["decode_tok_s"]["mid"]
+    # A layer's experts: 128 of three matrices of 768 x 2048 in bf16, 1.208 GB; 48 layers. 61.1 GB do not fit in 32.
+    assert experts["n_gpu_layers"] == 49
+    assert (61.06 - 1.208 * experts["n_cpu_moe"]) * 1e9 < 32 * 2**30 < 64e9
+    assert experts["decode_tok_s"]["mid"] > best["decode_tok_s"]["mid"]
+    text = _run(*arguments).stdout.replace("\n", " ")
+    assert f"fastest at -ngl {best['n_gpu_layers']}, " in text
+    assert f"1 GB more on the GPU: -ngl {more['n_gpu_layers']}, " in text
+    assert f"-ngl 49 --n-cpu-moe {experts['n_cpu_moe']}, " in text
+
+
+def test_nothing_is_said_of_splits_where_all_of_it_fits() -> None:
+    arguments = ["-m", "llama-3.1-8b", "-w", "q4_k_m", "--on", "RTX 5090"]
+    assert _json(*arguments)[0]["offload"] is None
+    assert "-ngl" not in _run(*arguments).stdout
+
+
 def test_a_device_of_numbers_alone() -> None:
     (found,) = _json("-m", "llama-2-7b", "-w", "f16", "--bandwidth", "1000", "--capacity", "24", "-p", "0", "-n", "2")
     assert found["device"] == "1000 GB/s, 24 GB"

@@ -11,7 +11,8 @@ import pytest
 from harness.models.presets import PRESETS
 from harness.prediction.coefficients import load_coefficients
 from harness.prediction.hardware import Hardware
-from harness.prediction.predict import Question, predict
+from harness.prediction.predict import predict
+from harness.prediction.question import Question
 from harness.prediction.target import Target
 from harness.roofline.hf_config import from_hf_config
 from harness.roofline.nominal import nominal_weights

@@ -12,6 +12,7 @@ from harness.models.presets import PRESETS
 from harness.roofline.architecture import Architecture, Attention, FeedForward, Layer
 from harness.roofline.ceiling import Memory, Share, decode_ceiling, in_parallel, in_series, prefill_ceiling, whole
 from harness.roofline.hf_config import from_hf_config
+from harness.roofline.parts import WHOLE, Part
 from harness.roofline.traffic import decode_flops, kv_read_bytes, prefill_flops
 from harness.roofline.weights import Weight, Weights, tensors_of
 
@@ -94,6 +95,72 @@ def test_layers_in_series_add_up_and_fetched_bytes_move_at_the_links_speed() -> 
     output = LLAMA_STREAMED_BYTES - 32 * per_layer
     seconds = (16 * per_layer + half_kv) / 25e9 + (16 * per_layer + output + half_kv) / 1000e9
     assert decode_ceiling(shares, decode_start=2048, n_steps=1).tok_s == pytest.approx(1 / seconds)
+
+
+QWEN = MODELS["qwen3-30b-a3b"]
+QWEN_READ_EXPERTS = 2 * 8 * 3 * 2048 * 768  # of a layer: 8 of its 128, three matrices each
+QWEN_KV_LAYER = 2 * 2 * 4 * 128  # a token: keys and values of four heads
+
+
+def test_a_kv_cache_on_the_host_is_read_there() -> None:
+    gpu, ram = Memory("VRAM", 1000 * GB), Memory("RAM", 90 * GB)
+    layers = range(48)
+    shares = [
+        Share(gpu, QWEN, layers, output=True, parts=Part.DENSE | Part.EXPERTS),
+        Share(ram, QWEN, layers, output=False, parts=Part.KV),
+    ]
+    found = decode_ceiling(shares, decode_start=4096, n_steps=1)
+    assert found.first_kv_bytes == 4096 * 48 * QWEN_KV_LAYER
+    assert found.tok_s == pytest.approx(1 / (QWEN.streamed_bytes() / 1000e9 + 4096 * 48 * QWEN_KV_LAYER / 90e9))
+
+
+def test_experts_on_the_host_are_read_there() -> None:
+    gpu, ram = Memory("VRAM", 1000 * GB), Memory("RAM", 90 * GB)
+    shares = [
+        Share(gpu, QWEN, range(12), output=False, parts=Part.DENSE | Part.KV),
+        Share(ram, QWEN, range(12), output=False, parts=Part.EXPERTS),
+        Share(gpu, QWEN, range(12, 48), output=True),
+    ]
+    on_host = 12 * QWEN_READ_EXPERTS
+    on_gpu = QWEN.streamed_bytes() - on_host + 1024 * 48 * QWEN_KV_LAYER
+    found = decode_ceiling(shares, decode_start=1024, n_steps=1)
+    assert found.tok_s == pytest.approx(1 / (on_gpu / 1000e9 + on_host / 90e9))
+    # Two sequences that choose at random read 128 (1 - (120/128)²) = 15.5 experts a layer.
+    two = decode_ceiling(shares, decode_start=1024, n_steps=1, batch=2)
+    on_host, kv = 15.5 / 8 * on_host, 2 * 1024 * 48 * QWEN_KV_LAYER
+    on_gpu = QWEN.streamed_bytes() + 7.5 / 8 * 36 * QWEN_READ_EXPERTS - 12 * QWEN_READ_EXPERTS + kv
+    assert 2 / two.expected_tok_s == pytest.approx(on_gpu / 1000e9 + on_host / 90e9)
+
+
+def test_each_processor_computes_what_lies_beside_it() -> None:
+    fast, slow = Memory("VRAM", 1e17, flops_s=100e12), Memory("RAM", 1e17, flops_s=1e12)
+    parts = [
+        Share(fast, QWEN, range(48), output=True, parts=Part.DENSE | Part.KV),
+        Share(slow, QWEN, range(48), output=False, parts=Part.EXPERTS),
+    ]
+    experts = 48 * QWEN_READ_EXPERTS / 2  # parameters of a token
+    everything = prefill_flops(QWEN.architecture, 512)
+    seconds = (everything - 2 * 512 * experts) / 100e12 + 2 * 512 * experts / 1e12
+    assert prefill_ceiling(parts, prompt=512) == pytest.approx(512 / seconds)
+
+
+@often_enough
+@given(names, st.data(), depths, batches)
+def test_parts_that_lie_apart_read_and_compute_together_what_the_whole_does(
+    name: str, data: st.DataObject, start: int, batch: int
+) -> None:
+    weights = MODELS[name]
+    layers = range(weights.architecture.n_layers)
+    first = data.draw(st.sampled_from([Part.DENSE, Part.DENSE | Part.EXPERTS, Part.DENSE | Part.KV]))
+    for memory in (Memory("", 1e17, flops_s=1e9), Memory("", 100 * GB)):
+        apart = [
+            Share(memory, weights, layers, output=True, parts=first),
+            Share(memory, weights, layers, output=False, parts=WHOLE & ~first),
+        ]
+        found = decode_ceiling(apart, decode_start=start, n_steps=4, batch=batch)
+        together = decode_ceiling(whole(weights, memory), decode_start=start, n_steps=4, batch=batch)
+        assert found.tok_s == pytest.approx(together.tok_s)
+        assert found.expected_tok_s == pytest.approx(together.expected_tok_s)
 
 
 def test_a_link_faster_than_its_memory_does_not_help() -> None:
@@ -300,6 +367,27 @@ def test_every_layer_lies_on_one_memory() -> None:
         ceiling((range(16), True), (range(16, 32), True))
     with pytest.raises(ValueError, match="output layer"):
         ceiling((range(32), False))
+
+
+def test_the_output_layer_lies_with_dense_tensors() -> None:
+    with pytest.raises(ValueError, match="dense"):
+        Share(Memory("", 1e11), LLAMA, range(32), output=True, parts=Part.EXPERTS)
+
+
+@pytest.mark.parametrize("part", list(WHOLE))
+def test_every_part_of_a_layer_lies_on_one_memory(part: Part) -> None:
+    memory = Memory("", 1e11)
+    name = str(part.name).lower()
+    for again in (Part(0), part):  # nowhere, and twice
+        shares = [
+            Share(memory, LLAMA, range(32), output=False, parts=WHOLE & ~part),
+            Share(memory, LLAMA, range(0), output=True),
+            Share(memory, LLAMA, range(16), output=False, parts=part),
+            Share(memory, LLAMA, range(16, 31), output=False, parts=part),
+            Share(memory, LLAMA, range(15, 17), output=False, parts=again),
+        ]
+        with pytest.raises(ValueError, match=rf"\({name}\), not each of 32 layers once"):
+            decode_ceiling(shares, decode_start=0, n_steps=1)
 
 
 def test_a_layer_without_experts_beside_layers_with_them() -> None:

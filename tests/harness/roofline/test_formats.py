@@ -18,13 +18,15 @@ def test_ggmls_blocks_are_the_packages() -> None:
     assert {name: ours[name] for name in shared} == {name: _GGML[name] for name in shared}
     # Ours alone, and the package's that no weights or caches are published in.
     assert ours.keys() - _GGML.keys() == {"fp8", "int8", *_MLX}
-    assert _GGML.keys() - ours.keys() == {"f64", "i8", "i16", "i32", "i64", "q8_1", "q8_k", "q1_0"}
+    assert _GGML.keys() - ours.keys() == {"i8", "i16", "i32", "i64", "q8_1", "q8_k", "q1_0"}
 
 
 @pytest.mark.parametrize("name", _MLX)
 def test_mlxs_groups_are_mlxs(name: str) -> None:
-    bits, _, group = name.partition("bit")
-    arrays = mx.quantize(mx.zeros((2, 512), mx.bfloat16), int(group.removeprefix("-g") or 64), int(bits))
+    bits, _, variant = name.partition("bit")
+    dtype = mx.float32 if variant == "-f32" else mx.bfloat16
+    group = int(variant.removeprefix("-g")) if variant.startswith("-g") else 64
+    arrays = mx.quantize(mx.zeros((2, 512), dtype), group, int(bits))
     assert sum(array.nbytes for array in arrays) == element_format(name).n_bytes(2 * 512)
 
 

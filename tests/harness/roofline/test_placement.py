@@ -11,7 +11,8 @@ from harness.models.presets import PRESETS
 from harness.roofline.ceiling import Memory, decode_ceiling
 from harness.roofline.hf_config import from_hf_config
 from harness.roofline.nominal import nominal_weights
-from harness.roofline.placement import fits, gpu_layers, max_context, needs, split
+from harness.roofline.parts import WHOLE, Part
+from harness.roofline.placement import fits, gpu_layers, max_context, needs, places, split
 from harness.roofline.weights import Weights
 from harness.roofline.workspace import LLAMA_CPP, Engine, Torch
 
@@ -140,6 +141,55 @@ def test_split(n_gpu_layers: int, host: tuple[int, int, bool] | None, gpu: tuple
     found = {share.memory.name: (share.layers.start, share.layers.stop, share.output) for share in shares}
     assert found.get("RAM") == host
     assert found.get("VRAM") == gpu
+
+
+def test_experts_and_kv_cache_may_stay_on_the_host() -> None:
+    # Of 48 layers 32 are on the GPU, 16 to 47, and of these the experts of 16 to 23 stay on the host.
+    found = {
+        (place.on_gpu, place.layers, place.output, place.parts)
+        for place in places(48, 33, n_cpu_moe=24, kv_offload=False)
+    }
+    assert found == {
+        (False, range(16), False, WHOLE),
+        (True, range(16, 24), False, Part.DENSE),
+        (False, range(16, 24), False, Part.EXPERTS),
+        (True, range(24, 48), True, Part.DENSE | Part.EXPERTS),
+        (False, range(16, 48), False, Part.KV),
+    }
+    assert places(48, 33, n_cpu_moe=16) == places(48, 33), "these experts are on the host with their layers"
+    # All experts on the host, the output layer on the GPU.
+    everywhere = places(48, 49, n_cpu_moe=99)
+    assert [place.output for place in everywhere if place.on_gpu] == [False, True]
+    assert [place.layers for place in everywhere if Part.EXPERTS in place.parts and place.layers] == [range(48)]
+
+
+@often_enough
+@given(names, st.integers(0, 70), st.integers(0, 70), st.booleans())
+def test_wherever_the_parts_lie_a_step_reads_all_of_them(
+    name: str, n_gpu_layers: int, n_cpu_moe: int, kv_offload: bool
+) -> None:
+    weights, same = MODELS[name], Memory("", 100e9)
+    apart = split(weights, n_gpu_layers, same, same, n_cpu_moe=n_cpu_moe, kv_offload=kv_offload)
+    found, whole = (
+        decode_ceiling(shares, decode_start=512, n_steps=4) for shares in (apart, split(weights, 0, same, same))
+    )
+    assert found.mean_step_bytes == pytest.approx(whole.mean_step_bytes)
+    assert found.tok_s == pytest.approx(whole.tok_s)
+
+
+def test_what_stays_on_the_host_leaves_room_for_layers() -> None:
+    qwen = MODELS["qwen3-30b-a3b"]
+    experts = 2 * 128 * 3 * 2048 * 768  # bytes a layer
+    kv = 2 * 2 * 4 * 128 * 8192  # of 8192 tokens
+    all_but_one = 48  # with the output layer
+    capacity = needs(qwen, context=8192).workspace_bytes + qwen.output_bytes
+    capacity += sum(qwen.layer_bytes(layer) for layer in range(1, 48)) + 47 * kv  # all but the first layer
+    assert gpu_layers(qwen, capacity, context=8192) == all_but_one
+    assert gpu_layers(qwen, capacity - 47 * kv, context=8192, kv_offload=False) == all_but_one
+    assert gpu_layers(qwen, capacity - 47 * kv - 1, context=8192, kv_offload=False) == all_but_one - 1
+    # The experts of the layers 0 to 9 stay: nine of them are among the 47.
+    assert gpu_layers(qwen, capacity - 9 * experts, context=8192, n_cpu_moe=10) == all_but_one
+    assert gpu_layers(qwen, capacity - 9 * experts - 1, context=8192, n_cpu_moe=10) == all_but_one - 1
 
 
 @often_enough

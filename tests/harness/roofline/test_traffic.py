@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from harness.models.presets import PRESETS
 from harness.roofline.architecture import Architecture, Attention
 from harness.roofline.hf_config import from_hf_config
+from harness.roofline.parts import WHOLE, Part
 from harness.roofline.traffic import (
     decode_flops,
     kv_bytes_per_token,
@@ -159,3 +160,18 @@ def test_using_every_expert_streams_every_expert(n_experts: int) -> None:
     network = dataclasses.replace(base.layers[0].feed_forward, n_experts=n_experts, n_experts_used=n_experts)
     arch = dataclasses.replace(base, layers=(dataclasses.replace(base.layers[0], feed_forward=network),) * 2)
     assert streamed_parameters(arch) == parameter_count(arch) - arch.vocab_size * arch.d_model
+
+
+@given(_NAMES, st.integers(1, 4096), st.integers(0, 4096), st.integers(1, 8))
+def test_the_flops_of_the_parts_are_those_of_the_whole(name: str, prompt: int, depth: int, batch: int) -> None:
+    arch = _ARCHITECTURES[name]
+    parts = {part: prefill_flops(arch, prompt, depth, batch, part) for part in WHOLE}
+    assert sum(parts.values()) == prefill_flops(arch, prompt, depth, batch)
+    assert parts[Part.DENSE] > 0
+    assert (parts[Part.EXPERTS] > 0) == arch.is_mixture
+
+
+def test_the_flops_of_experts_are_two_a_weight_that_is_read() -> None:
+    # 8 of 128 experts in each of 48 layers, three matrices of 2048 × 768.
+    arch = _ARCHITECTURES["qwen3-30b-a3b"]
+    assert prefill_flops(arch, 100, 0, 1, Part.EXPERTS) == 2 * 100 * 48 * 8 * 3 * 2048 * 768

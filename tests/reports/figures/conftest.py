@@ -42,7 +42,7 @@ def missing(table: Callable[..., pd.DataFrame]) -> Callable[..., Missing]:
 
 @pytest.fixture
 def every_figure(make_row: Callable[..., dict[str, Any]]) -> Rows:
-    """Rows from which each figure can be drawn: two engines, depths, prompt lengths, layers on the GPU."""
+    """Rows from which each figure can be drawn: two engines, depths, prompt lengths, layers on the GPU, caches."""
     itl = {"itl_p50_s": 0.025, "itl_p90_s": 0.026, "itl_p99_s": 0.03, "itl_max_s": 0.05}
     sizes = {"weight_bytes": 2 * 10**9, "kv_cache_bytes": 10**8, "device_memory_bytes": 16 * 10**9}
     common = itl | sizes | {"bandwidth_spec_gbs": 120.0, "decode_ceiling_spec_tok_s": 60.0}
@@ -52,6 +52,22 @@ def every_figure(make_row: Callable[..., dict[str, Any]]) -> Rows:
             for engine in ("torch", "llama.cpp")
             for depth in (0, 4096)
             for launch in (1, 2, 3)
+        ),
+        *(
+            make_row(**common, kv_cache=way, n_gen=gen, tpot_s=seconds, decode_tok_s=1 / seconds)
+            for gen in (64, 128)
+            for way, seconds in (("on", 0.025), ("off", 0.5))
+        ),
+        *(
+            make_row(**common, kv_cache="prefix", n_depth=depth, n_prompt=512 - depth, kv_kept_tokens=depth, n_gen=1)
+            for depth in (0, 256)
+        ),
+        *(
+            make_row(**common, n_depth=depth, n_prompt=0, kv_k_format=form, kv_v_format=form, batch=batch)
+            | {"kv_allocated_tokens": depth + 256, "kv_bytes_per_token": 32768, "kv_read_bytes": batch * depth * 32768}
+            for depth in (256, 512)
+            for form in ("bf16", "q8_0")
+            for batch in (1, 4)
         ),
         make_row(**common, n_prompt=128, ttft_s=0.1, prefill_ceiling_tok_s=2048.0),
         *(

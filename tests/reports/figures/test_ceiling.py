@@ -49,9 +49,9 @@ def test_both_ceilings_are_marked_and_mbu_is_printed(drawn: Draw, make_row: Make
     figure = drawn("ceiling", make_row(decode_ceiling_spec_tok_s=64.0))
     (axes,) = figure.figure.axes
     assert (_marks(axes, "|"), _marks(axes, "D")) == ([50], [64])
-    assert {"40.0", "80 %", "MBU"} <= set(_texts(figure))
+    assert {"40.00", "80 %", "MBU"} <= set(_texts(figure))
     assert axes.get_xlim()[1] > 64
-    assert "torch on spark with llama-3.2-1b: 40 tokens/s, 80 %" in figure.alt
+    assert "torch on spark with llama-3.2-1b: 40.00 tokens/s, 80 %" in figure.alt
 
 
 def test_a_rate_above_its_ceiling_says_so(drawn: Draw, make_row: Make) -> None:

@@ -21,7 +21,7 @@ def test_marks_are_the_rows_percentiles_and_the_longest_interval_of_all(
         {"o": 20, "|": 22, "D": 30, ">": 90}
     )
     assert "4.5 ×" in [text.get_text() for text in figure.figure.texts]
-    assert "p50 20 ms, longest 90 ms" in figure.alt
+    assert "p50 20.00 ms, longest 90.00 ms" in figure.alt
 
 
 def test_without_intervals_there_is_no_figure(missing: Callable[..., Missing], make_row: Make) -> None:

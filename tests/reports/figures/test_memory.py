@@ -76,6 +76,16 @@ def test_only_errors_of_memory_say_that_it_did_not_fit(drawn: Draw, make_row: Ma
     assert ("did not fit" not in [text.get_text() for text in figure.texts]) is fits
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_failed_without_any_number_is_named_beside_others_and_no_figure_by_itself(
+    drawn: Draw, missing: Callable[..., Missing], make_row: Make
+) -> None:
+    failed = make_row(machine="mac", status="failed", error="out of memory", peak_host_bytes=None, weight_format=None)
+    assert "tokenroof run" in missing("memory", failed).reason
+    texts = [text.get_text() for text in drawn("memory", make_row(), failed).figure.texts]
+    assert "did not fit" in texts
+
+
 def test_machines_have_scales_of_their_own_and_the_largest_cases_come_first(drawn: Draw, make_row: Make) -> None:
     rows = [
         make_row(machine=f"m{n}", n_depth=d, peak_host_bytes=(n + 1) * 10**9 + d) for n in range(3) for d in range(20)

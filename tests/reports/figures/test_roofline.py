@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.lines import Line2D
 
 from reports.figures import Drawn, Missing
@@ -86,7 +87,7 @@ def test_lines_without_bytes_are_counted_and_without_any_there_is_no_figure(
 ) -> None:
     unknown = make_row(backend="foreign", streamed_bytes_per_token=None, kv_read_bytes=None)
     texts = [text.get_text() for text in drawn("roofline", make_row(), unknown).figure.texts]
-    assert "1 more do not tell how many bytes they read." in texts
+    assert "Lines that do not tell how many bytes they read: 1." in texts
     assert "Run: tokenroof run" in missing("roofline", unknown).reason
 
 
@@ -97,7 +98,20 @@ def test_each_device_is_named_with_its_bandwidths(drawn: Draw, make_row: Make) -
         make_row(machine="pi", bandwidth_measured_gbs=None),
     ]
     texts = [text.get_text() for text in drawn("roofline", *rows).figure.texts]
-    assert {"spark", "120 GB/s, 100 measured", "mac", "100 GB/s measured", "pi", "bandwidth not known"} <= set(texts)
+    assert {"spark", "120.0 GB/s, 100.0 measured", "mac", "100.0 GB/s measured", "pi", "bandwidth not known"} <= set(
+        texts
+    )
+
+
+def test_devices_too_many_to_name_are_counted_on_the_page(drawn: Draw, make_row: Make) -> None:
+    rows = [make_row(machine=f"machine {n}", bandwidth_spec_gbs=100.0 + n) for n in range(40)]
+    figure = drawn("roofline", *rows).figure
+    FigureCanvasAgg(figure).draw()
+    width, _ = figure.canvas.get_width_height()
+    assert max(text.get_window_extent().x1 for text in figure.texts) <= width
+    named = sum(text.get_text().startswith("machine ") for text in figure.texts)
+    (told,) = (text.get_text() for text in figure.texts if "without a name" in text.get_text())
+    assert f"fit: {40 - named}." in told
 
 
 @pytest.mark.parametrize("wanted", [[0.0, 0.1, 0.2, 5.0], [5.6] * 10, [-3.0, 9.0], [2.0], []])

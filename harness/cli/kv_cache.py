@@ -1,0 +1,119 @@
+"""`tokenroof kv-cache`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from harness.cli.choices import WEIGHT_FORMATS
+from harness.errors import UserError
+from harness.options import Options
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NAMES = ("on-off", "memory", "formats", "heads", "window", "reuse", "kinds", "batch")
+FIGURES = {
+    "on-off": "kv_cache",
+    "memory": "kv_memory",
+    "formats": "kv_rates",
+    "heads": "kv_rates",
+    "window": "kv_rates",
+    "reuse": "kv_reuse",
+    "kinds": "kv_rates",
+    "batch": "batch_sizes",
+}
+
+
+def kv_cache(
+    model: Annotated[
+        str, typer.Option("-m", "--model", metavar="MODEL", help="Preset, Hugging Face directory or .gguf file.")
+    ] = "gpt2-mini",
+    n_prompt: Annotated[int, typer.Option("-p", "--n-prompt", min=1, help="Tokens of the prompt.")] = 16,
+    n_gen: Annotated[int, typer.Option("-n", "--n-gen", min=2, help="Tokens to generate after it.")] = 224,
+    experiment: Annotated[
+        str, typer.Option("--experiment", metavar="NAMES", help=f"{', '.join(NAMES)}, a list of them, or all.")
+    ] = "on-off",
+    prefix: Annotated[
+        str | None,
+        typer.Option("--prefix", metavar="LIST", help="reuse: tokens of the text that are in the cache already."),
+    ] = None,
+    backend: Annotated[
+        str | None, typer.Option("--backend", metavar="NAMES", help="Default: all that are at home here.")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option("-w", "--weights", metavar="FORMAT", help="Default: bf16; a .gguf as it is.")
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="auto, cpu, gpu, or an engine's own name such as cuda:1.")
+    ] = "auto",
+    threads: Annotated[
+        int | None, typer.Option("-t", "--threads", min=1, help="CPU threads. Default: the physical cores.")
+    ] = None,
+    repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="In each launch.")] = 3,
+    launches: Annotated[int, typer.Option("--launches", min=1, help="Worker starts of each run.")] = 1,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="CSV to append to. Default: named after the machine.")
+    ] = None,
+    machine: Annotated[
+        str | None, typer.Option("--machine", metavar="LABEL", help="The machine's name in the rows.")
+    ] = None,
+) -> int:
+    """Measure what the KV cache saves and what it costs: each experiment ends in a figure and a few sentences."""
+    from harness.experiments.kv_cache.laboratory import prepare
+    from harness.workload import parse_ints
+
+    if weights is not None and weights not in WEIGHT_FORMATS:
+        raise UserError(f"-w {weights}: give one of {', '.join(WEIGHT_FORMATS)}")
+    options = Options(
+        models=(model,),
+        backends=None if backend is None else tuple(dict.fromkeys(name.strip() for name in backend.split(","))),
+        weights=None if weights is None else (weights,),
+        device=device,
+        n_threads=None if threads is None else (threads,),
+        repetitions=repetitions,
+        launches=launches,
+        output=output,
+        machine=machine,
+    )
+    prefixes = None if prefix is None else parse_ints(prefix, flag="--prefix")
+    failed = False
+    try:
+        for each in prepare(options, n_prompt, n_gen, _names(experiment), prefixes):
+            rows = each.run()
+            _tell(each.name, rows, each.plans[0].output)
+            failed |= bool((rows["status"] == "failed").any())
+    except KeyboardInterrupt:
+        print("tokenroof: interrupted; the rows so far are complete", file=sys.stderr)
+        return 130
+    return 1 if failed else 0
+
+
+def _names(text: str) -> list[str]:
+    names = list(NAMES) if text.strip() == "all" else list(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in NAMES:
+            raise UserError(f"--experiment {text}: {name!r} is none of {', '.join(NAMES)}, all")
+    return names
+
+
+def _tell(name: str, rows: pd.DataFrame, output: Path) -> None:
+    """The sentences, and the figure in a file beside the rows."""
+    from reports.figures import FIGURES as DRAWN
+    from reports.figures import Missing, to_png
+    from reports.kv_cache import SENTENCES
+    from reports.words import words
+
+    english = words("en")
+    failures = rows.loc[rows["status"] == "failed", "error"].dropna().unique()
+    print(*SENTENCES[name](rows, english), *(f"failed: {reason}" for reason in failures), sep="\n")
+    drawn = DRAWN[FIGURES[name]](rows, english)
+    if isinstance(drawn, Missing):
+        print(drawn.reason)
+        return
+    path = output.with_name(f"{output.stem}-{name}.png")
+    path.write_bytes(to_png(drawn))
+    print(f"figure in {path}, rows in {output}")

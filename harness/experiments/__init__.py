@@ -1,0 +1,1 @@
+"""Questions that are asked with the same parts: cases of a plan, run by the ordinary runner."""

@@ -1,0 +1,1 @@
+"""Weights in fewer bits (-w): the formats by name, and the copies that each engine makes for itself."""

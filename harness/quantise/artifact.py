@@ -1,0 +1,85 @@
+"""A quantised copy of a model, made in a process of its own by the engine that will run it, and kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from harness.errors import UserError
+from harness.models import cache
+from harness.models.artifact_weights import artifact_weights
+from harness.models.source import Artifact, check_room, file_stem, native_format, prepare, weight_bytes
+from harness.models.weights_id import weights_id
+from harness.process import Worker, WorkerDiedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from harness.work import Work
+
+    Progress = Callable[[str, int, int], None]
+
+
+def quantised(work: Work, silence_s: float, progress: Progress) -> Artifact:
+    """The artifact of a work whose weights are quantised here; written where the cache lacks it.
+
+    Args:
+        work: of a model that is not quantised yet, in one of its engine's formats.
+        silence_s: how long the engine may write nothing before it is taken for hung.
+        progress: called with `(label, done_bytes, total_bytes)`.
+
+    Raises:
+        UserError: the disk is too small, the original cannot be made, or the engine failed.
+    """
+    path = path_of(work)
+    if not path.exists():
+        check_room(sum(to_write(work).values()))
+        original = prepare(work.source, work.artifact_kind, original_format(work), progress)
+        with cache.locked(path):
+            if not path.exists():  # another run may have written it while this one waited
+                with cache.written_whole(path) as partial:
+                    _quantise(work, original.path, partial, silence_s, progress)
+    copy = replace(work.source, path=path, origin=work.artifact_kind)
+    return Artifact(path, weights_id(copy), artifact_weights(path, work.source.architecture).n_bytes)
+
+
+def path_of(work: Work) -> Path:
+    """Where the copy lies, or will lie: another version of the engine makes one of its own."""
+    engine = hashlib.sha256(f"{work.engine.version} {work.engine.build}".encode()).hexdigest()[:8]
+    ending = ".gguf" if work.artifact_kind == "gguf" else ""
+    return cache.artifact_path(f"{file_stem(work.source)}-{work.settings.weights}-{engine}{ending}")
+
+
+def original_format(work: Work) -> str | None:
+    """The format of the file that is quantised: a GGUF export in the model's own, so that nothing is rounded twice."""
+    return native_format(work.source) if work.artifact_kind == "gguf" else None
+
+
+def to_write(work: Work) -> dict[Path, int]:
+    """Bytes of the copy by its path; nothing where it exists."""
+    path = path_of(work)
+    return {} if path.exists() else {path: weight_bytes(work.source, work.roofline_format)}
+
+
+def _quantise(work: Work, original: Path, target: Path, silence_s: float, progress: Progress) -> None:
+    total = weight_bytes(work.source, work.roofline_format)
+    job = {
+        "task": "quantise",
+        "backend": work.backend,
+        "source": str(original),
+        "target": str(target),
+        "weight_format": work.settings.weights,
+        "n_threads": work.settings.n_threads,
+    }
+    label = f"quantising {work.source.name} to {work.settings.weights} for {work.backend}"
+    progress(label, 0, total)
+    try:
+        with Worker(job) as worker:
+            for event in worker.events(silence_s):
+                if event["event"] == "failed":
+                    raise UserError(f"{work}: {event['error']}")
+                progress(label, min(event["done"], total), total)
+    except WorkerDiedError as death:
+        raise UserError(f"{work}: {label} ended early: {death.reason}") from death

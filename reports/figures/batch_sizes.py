@@ -1,0 +1,93 @@
+"""Several sequences at once: the decode rate, and the bytes of weights and of KV cache that a step reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reports.figures import curves
+from reports.figures.contract import Drawn, Missing
+from reports.figures.sheet import Entry, line, log_scale
+from reports.figures.style import BLUE, INK, ORANGE, SKY
+from reports.figures.texts import joined
+from reports.kv_cache.batch import batches
+from reports.numbers import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from reports.words import Words
+
+_MB = 1e-6
+_RATE, _CEILING = "decode_tok_s", "decode_ceiling_tok_s"
+_WEIGHTS, _KV = "streamed_bytes_per_token", "kv_read_bytes"
+_POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 6, "linewidth": 1.4, "capsize": 3, "elinewidth": 1.2}
+_MOST_SERIES = curves.MOST_PANELS // 2
+
+
+def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
+    """Two panels for each engine and context: the rate, and the bytes."""
+    title = words["figures.batch_sizes.title"]
+    found = batches(rows)
+    if not found:
+        return Missing(title, words["figures.batch_sizes.missing"])
+    chosen, more = curves.choose(found, "batch")
+    shown, more = chosen[:_MOST_SERIES], more + len(chosen[_MOST_SERIES:])
+    sheet, axes = curves.draw(
+        [_titles(series, words) for series in shown for _ in ("rate", "bytes")],
+        _key(words),
+        (words["figures.unit.batch"], words["figures.unit.decode"]),
+        words["figures.more"].format(n=more) if more else "",
+    )
+    for series, left, right in zip(shown, axes[::2], axes[1::2], strict=True):
+        _rates(left, series)
+        _bytes(right, series)
+        right.set_ylabel(words["figures.unit.step_bytes"])
+    return Drawn(sheet.figure, title, _alt(shown, words))
+
+
+def _rates(axes: Axes, series: pd.DataFrame) -> None:
+    batch = series["batch"].to_numpy(float)
+    axes.errorbar(batch, series[_RATE], yerr=series["spread"].fillna(0), color=BLUE, **_POINTS)
+    axes.plot(batch, series[_CEILING], "--", color=INK, linewidth=1.4)
+    rates = [*series[_RATE], *series[_CEILING].dropna()]
+    log_scale(axes, "x", batch.min(), batch.max())
+    log_scale(axes, "y", min(rates), max(rates))
+
+
+def _bytes(axes: Axes, series: pd.DataFrame) -> None:
+    batch = series["batch"].to_numpy(float)
+    for column, color in ((_WEIGHTS, SKY), (_KV, ORANGE)):
+        axes.plot(batch, _MB * series[column], "-o", color=color, markersize=6, linewidth=1.6)
+    log_scale(axes, "x", batch.min(), batch.max())
+    told = [_MB * n_bytes for n_bytes in (*series[_WEIGHTS], *series[_KV]) if n_bytes > 0]
+    if told:
+        log_scale(axes, "y", min(told), max(told))
+
+
+def _titles(series: pd.DataFrame, words: Words) -> tuple[str, str]:
+    first = series.iloc[0]
+    name = joined([first["backend"], first["machine"]], curves.TITLE_CHARACTERS - 6)
+    model = joined([first["model"], first["weight_format"]], curves.TITLE_CHARACTERS - 18)
+    return name, f"{model}, {words['figures.batch_sizes.context'].format(context=first['context'])}"
+
+
+def _key(words: Words) -> list[Entry]:
+    return [
+        Entry(line(BLUE, "-", "o"), words["figures.batch_sizes.rate"]),
+        Entry(line(INK, "--"), words["figures.batch_sizes.ceiling"]),
+        Entry(line(INK, marker="|", linewidth=1.2), words["figures.spread"]),
+        Entry(line(SKY, "-", "o"), words["figures.batch_sizes.weights"]),
+        Entry(line(ORANGE, "-", "o"), words["figures.batch_sizes.kv"]),
+    ]
+
+
+def _alt(shown: list[pd.DataFrame], words: Words) -> str:
+    first, last = shown[0].iloc[0], shown[0].iloc[-1]
+    return words["figures.batch_sizes.alt"].format(
+        n=len(shown),
+        engine=joined([first["backend"], first["machine"], first["model"]], 80),
+        first=number(first[_RATE]),
+        last=number(last[_RATE]),
+        batch=last["batch"],
+    )

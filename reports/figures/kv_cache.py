@@ -1,0 +1,93 @@
+"""With the KV cache and without: the time of a step and of the whole text, against its length."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from reports.figures import curves
+from reports.figures.contract import Drawn, Missing
+from reports.figures.sheet import Entry, line, whole_numbers
+from reports.figures.style import BLUE, INK, VERMILION
+from reports.figures.texts import joined
+from reports.kv_cache.lengths import WAYS, steps_of, texts
+from reports.numbers import number
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from reports.words import Words
+
+_MS = 1e3
+_COLORS = {"off": VERMILION, "on": BLUE}
+_POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 5, "linewidth": 1.4, "capsize": 3, "elinewidth": 1.2}
+_MOST_TEXTS = curves.MOST_PANELS // 2
+
+
+def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
+    """Two panels for each engine: a step, and all of them."""
+    title = words["figures.kv_cache.title"]
+    found = list(texts(rows))
+    if not found:
+        return Missing(title, words["figures.kv_cache.missing"])
+    shown, more = curves.choose(found, "length")
+    more += len(shown[_MOST_TEXTS:])
+    shown = shown[:_MOST_TEXTS]
+    sheet, axes = curves.draw(
+        [_titles(text, what, words) for text in shown for what in ("step", "total")],
+        _key(shown, words),
+        (words["figures.unit.length"], words["figures.unit.step"]),
+        words["figures.more"].format(n=more) if more else "",
+    )
+    for text, left, right in zip(shown, axes[::2], axes[1::2], strict=True):
+        _steps(left, text)
+        _totals(right, text)
+        right.set_ylabel(words["figures.unit.total"])
+    return Drawn(sheet.figure, title, _alt(shown, words))
+
+
+def _steps(axes: Axes, text: pd.DataFrame) -> None:
+    """Each point is the mean of a text's steps, at their mean length."""
+    steps = steps_of(text)
+    middles = ((steps["first"] + steps["last"]) / 2).to_numpy(float)
+    for way, color in _COLORS.items():
+        axes.plot(middles, _MS * steps[way], "-o", color=color, markersize=5, linewidth=1.4)
+        axes.plot(middles, _MS * steps[f"{way}_least"], "--", color=color, linewidth=1.4)
+    axes.set_ylim(0, 1.1 * _MS * max(*steps["on"], *steps["off"]))
+    whole_numbers(axes, float(text["length"].max()))
+
+
+def _totals(axes: Axes, text: pd.DataFrame) -> None:
+    lengths = text["length"].to_numpy(float)
+    for way, color in _COLORS.items():
+        spread = text[f"spread_{way}"].fillna(0)
+        axes.errorbar(lengths, text[f"total_{way}"], yerr=spread, color=color, **_POINTS)
+        axes.plot(lengths, text[f"total_least_{way}"], "--", color=color, linewidth=1.4)
+    highest = max((text[f"total_{way}"] + text[f"spread_{way}"].fillna(0)).max() for way in WAYS)
+    axes.set_ylim(0, 1.1 * highest)
+    whole_numbers(axes, float(lengths.max()))
+
+
+def _titles(text: pd.DataFrame, what: str, words: Words) -> tuple[str, str]:
+    first = text.iloc[0]
+    name = joined([first["backend"], first["model"], first["weight_format"]], curves.TITLE_CHARACTERS - 6)
+    work = words[f"figures.kv_cache.{what}"].format(prompt=first["n_prompt"])
+    return name, joined([work, first["machine"] if what == "step" else None], curves.TITLE_CHARACTERS)
+
+
+def _key(shown: list[pd.DataFrame], words: Words) -> list[Entry]:
+    entries = [Entry(line(color, "-", "o"), words[f"figures.kv_cache.{way}"]) for way, color in _COLORS.items()]
+    if any(text[f"total_least_{way}"].notna().any() for text in shown for way in WAYS):
+        entries.append(Entry(line(INK, "--"), words["figures.kv_cache.theory"]))
+    return entries
+
+
+def _alt(shown: list[pd.DataFrame], words: Words) -> str:
+    longest = shown[0].iloc[-1]
+    return words["figures.kv_cache.alt"].format(
+        n=len(shown),
+        engine=joined([longest["backend"], longest["machine"], longest["model"]], 80),
+        length=f"{int(longest['length']):,}",
+        off=number(longest["total_off"]),
+        on=number(longest["total_on"]),
+    )

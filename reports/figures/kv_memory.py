@@ -1,0 +1,71 @@
+"""Bytes of the KV cache against the tokens that it was asked to hold, beside the formula."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reports.figures import curves
+from reports.figures.contract import Drawn, Missing
+from reports.figures.sheet import Entry, line, whole_numbers
+from reports.figures.style import INK, MARKERS, SERIES
+from reports.figures.texts import joined
+from reports.kv_cache.memory import caches
+from reports.numbers import number
+from reports.summary import SUBJECT
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from reports.words import Words
+
+_MB = 1e-6
+
+
+def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
+    """A panel for each engine and model whose cache had several sizes."""
+    title = words["figures.kv_memory.title"]
+    found = [group for _, group in caches(rows).groupby(SUBJECT, sort=False) if group["tokens"].nunique() > 1]
+    if not found:
+        return Missing(title, words["figures.kv_memory.missing"])
+    shown, more = curves.choose(found, "tokens")
+    formats = list(dict.fromkeys(name for group in shown for name in group["kv_k_format"]))[: len(SERIES)]
+    styles = {name: (SERIES[place], MARKERS[place]) for place, name in enumerate(formats)}
+    sheet, axes = curves.draw(
+        [_titles(group) for group in shown],
+        [
+            *(Entry(line(color, "", marker), name) for name, (color, marker) in styles.items()),
+            Entry(line(INK, "--"), words["figures.kv_memory.formula"]),
+        ],
+        (words["figures.unit.tokens"], words["figures.unit.cache"]),
+        words["figures.more"].format(n=more) if more else "",
+    )
+    for one, group in zip(axes, shown, strict=True):
+        _points(one, group, styles)
+    return Drawn(sheet.figure, title, _alt(shown, words))
+
+
+def _points(axes: Axes, group: pd.DataFrame, styles: dict[str, tuple[str, str]]) -> None:
+    """What lies above its format's line is room that the engine made beyond what was asked."""
+    for name, (color, marker) in styles.items():
+        one = group[group["kv_k_format"] == name]
+        axes.plot(one["tokens"].to_numpy(float), _MB * one["held"], marker, color=color, markersize=6)
+        axes.plot(one["tokens"].to_numpy(float), _MB * one["asked_bytes"], "--", color=color, linewidth=1.2)
+    axes.set_ylim(0, 1.1 * _MB * group["held"].max())
+    whole_numbers(axes, float(group["tokens"].max()))
+
+
+def _titles(group: pd.DataFrame) -> tuple[str, str]:
+    first = group.iloc[0]
+    name = joined([first["backend"], first["machine"]], curves.TITLE_CHARACTERS - 6)
+    return name, joined([first["model"], first["weight_format"]], curves.TITLE_CHARACTERS)
+
+
+def _alt(shown: list[pd.DataFrame], words: Words) -> str:
+    largest = shown[0].iloc[-1]
+    return words["figures.kv_memory.alt"].format(
+        n=len(shown),
+        engine=joined([largest["backend"], largest["machine"], largest["model"]], 80),
+        held=number(_MB * largest["held"]),
+        tokens=f"{int(largest['tokens']):,}",
+    )
