@@ -56,6 +56,9 @@ class EngineInfo:
     # Hugging Face's `model_type`s that it has code for; None: it is not the one to tell.
     model_types: tuple[str, ...] | None = None
     cache_kinds: tuple[str, ...] = ()  # of KV caches, beside its usual one: engine option "cache"
+    cuda_cache_kinds: tuple[str, ...] = ()  # those of them that run on CUDA devices only
+    kv_formats: tuple[str, ...] = ()  # of keys and values, beside those that every version of it has
+    quantised_formats: tuple[str, ...] = ()  # of weights, that its backend's `quantise` module makes
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class LoadRequest:
     """Everything that a worker asks of an engine when it loads a model."""
 
     artifact: Path  # a Hugging Face directory, or a .gguf file for llama.cpp
-    weight_format: str | None  # "f32", "f16", "bf16"; None: as the artifact is
+    weight_format: str | None  # "f32", "f16", "bf16", or what the artifact is quantised in; None: as the artifact is
     device: str = "auto"  # "auto", "cpu", "gpu", or an accelerator's id
     n_gpu_layers: int = -1  # -1: all; only llama.cpp places less than the whole model
     n_threads: int = 1

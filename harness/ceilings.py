@@ -128,8 +128,8 @@ class Ceilings:
 
 
 def _weights(work: Work, artifact: Artifact) -> Weights:
-    """As the engine loads them: a GGUF file as it is, a Hugging Face directory converted."""
-    if work.artifact_kind == "gguf":
+    """As the engine loads them: a GGUF file or a quantised copy as it is, a Hugging Face directory converted."""
+    if work.artifact_kind == "gguf" or work.is_quantised_here:
         return artifact_weights(artifact.path, work.source.architecture)
     return weights_of(work.source, work.settings.weights)
 

@@ -8,33 +8,20 @@ from typing import TYPE_CHECKING
 from harness.errors import UserError
 from harness.machine.bandwidth.measured import load_cached
 from harness.memories import HOST
-from harness.models.artifact_weights import artifact_weights, gguf_header, hf_tensors
-from harness.models.hf_config import read_config
-from harness.models.packed_tensors import is_beside, parameters
+from harness.models.artifact_weights import artifact_weights
 from harness.models.source import resolve_shape
+from harness.models.tensor_types import tensor_types
 from harness.roofline.ceiling import Memory, decode_ceiling, whole
 from harness.roofline.traffic import kv_bytes_per_token, kv_cache_bytes, kv_read_bytes
 from harness.roofline.weights import Use, Weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from harness.machine.hardware import Machine
     from harness.models.source import ModelSource
+    from harness.models.tensor_types import TensorType
     from harness.roofline.architecture import Architecture
 
 _KV_ELEMENT_BYTES = 2  # f16
-
-
-@dataclass(frozen=True)
-class TensorType:
-    """All tensors of one element type."""
-
-    name: str  # "Q4_K", "BF16"; of packed numbers "4-bit in U32", of what comes with them "scales in F16"
-    n_tensors: int
-    n_params: int
-    n_bytes: int
 
 
 @dataclass(frozen=True)
@@ -100,37 +87,13 @@ def inspect_model(spec: str) -> Inspection:
     if source.path is None or source.origin == "config":
         what = "a preset" if source.path is None else "a configuration"
         raise UserError(f"{spec} is {what}, a shape without weights; see `tokenroof predict -m {spec}`")
-    return Inspection(source, artifact_weights(source.path, source.architecture), _types(source.path))
+    return Inspection(source, artifact_weights(source.path, source.architecture), tensor_types(source.path))
 
 
 def ceilings(weights: Weights, machine: Machine) -> list[MachineCeiling]:
     """Of each memory of this machine whose bandwidth has been measured."""
     names = (HOST, *(gpu.name for gpu in machine.gpus))
     return [each for each in (_ceiling(weights, machine, name) for name in names) if each is not None]
-
-
-def _types(path: Path) -> tuple[TensorType, ...]:
-    found: dict[str, TensorType] = {}
-    for name, n_params, n_bytes in _typed(path):
-        before = found.get(name, TensorType(name, 0, 0, 0))
-        found[name] = TensorType(name, before.n_tensors + 1, before.n_params + n_params, before.n_bytes + n_bytes)
-    return tuple(sorted(found.values(), key=lambda each: -each.n_bytes))
-
-
-def _typed(path: Path) -> Iterator[tuple[str, int, int]]:
-    """The type, parameters and bytes of each tensor."""
-    if path.is_file():
-        for tensor in gguf_header(path).tensors:
-            yield tensor.format, tensor.n_elements, tensor.n_bytes
-        return
-    table = hf_tensors(path)
-    held = parameters(table, read_config(path))
-    for name, entry in table.items():
-        n_params = held[name]
-        packed = (
-            f"{8 * entry.n_bytes / n_params:g}-bit in {entry.dtype}" if n_params > entry.n_elements else entry.dtype
-        )
-        yield f"scales in {entry.dtype}" if is_beside(name) else packed, n_params, entry.n_bytes
 
 
 def _ceiling(weights: Weights, machine: Machine, name: str) -> MachineCeiling | None:

@@ -35,10 +35,10 @@ def check_context(source: ModelSource, cases: tuple[Case, ...]) -> None:
 
 def memory_needed(work: Work, cases: tuple[Case, ...]) -> int:
     """Bytes for the weights, the largest KV cache or uncached forward pass, and the engine's own needs, roughly."""
-    settings, element = work.settings, _element_bytes(work)
+    element = _element_bytes(work)
     passes = [_pass_bytes(work, case, int(element)) for case in cases if case.kv_cache == "off"]
     kv_bytes = _kv_bytes(work, cases)
-    return weight_bytes(work.source, settings.weights) + max(kv_bytes, *passes, 0) + _WORKSPACE_BYTES
+    return weight_bytes(work.source, work.roofline_format) + max(kv_bytes, *passes, 0) + _WORKSPACE_BYTES
 
 
 def _element_bytes(work: Work) -> float:
@@ -97,6 +97,6 @@ def _kept_bytes(work: Work, cases: tuple[Case, ...]) -> int:
     kv_bytes = 0 if settings.kv_offload else _kv_bytes(work, cases)
     if not settings.n_cpu_moe:
         return kv_bytes
-    weights = weights_of(work.source, settings.weights)
+    weights = weights_of(work.source, work.roofline_format)
     n_layers = min(settings.n_cpu_moe, weights.architecture.n_layers)
     return kv_bytes + sum(weights.expert_bytes(layer) for layer in range(n_layers))

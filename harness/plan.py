@@ -13,15 +13,17 @@ from harness import engine_choice, limits
 from harness.errors import UserError
 from harness.machine.hardware import Machine, inspect
 from harness.models.source import check_room, disk_needed, resolve
+from harness.quantise.artifact import to_write
+from harness.quantise.names import check_known
 from harness.schedule import SHORT_GEN, cases_of, schedule, seconds
-from harness.support import clamped, unsupported
+from harness.support import clamped, other_types, unsupported
 from harness.work import Work, combinations
 from results.errors import ResultsError
 from results.read import read
 from results.safe_text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from backends.base import EngineInfo
     from harness.models.source import ModelSource
@@ -98,6 +100,7 @@ def make_plan(options: Options, seen: Seen | None = None) -> Plan:
     Raises:
         UserError: something in the request cannot be done on this machine.
     """
+    check_known(options.weights or ())
     sources = [resolve(spec) for spec in options.models]
     for source in sources:
         limits.check_context(source, cases_of(options, sources))
@@ -128,12 +131,12 @@ def make_plan(options: Options, seen: Seen | None = None) -> Plan:
         max_time_s=options.max_time_s,
         timeout_s=options.timeout_s or max(_LEAST_TIMEOUT_S, 10 * longest_part_s),
         obstacle=next((obstacle for obstacle in obstacles if obstacle), None),
-        notes=(*notes, *left_out, *_clamped(runnable), *([chosen.note] if chosen.note else [])),
+        notes=(*notes, *left_out, *_of_works(runnable), *([chosen.note] if chosen.note else [])),
     )
 
 
-def _clamped(works: Iterable[Work]) -> Iterable[str]:
-    return dict.fromkeys(note for work in works if (note := clamped(work)))
+def _of_works(works: Iterable[Work]) -> Iterable[str]:
+    return dict.fromkeys(note for work in works for note in (clamped(work), other_types(work)) if note)
 
 
 def _has_case(output: Path, label: str, n_gen: int) -> bool:
@@ -151,12 +154,20 @@ def _file_name(label: str) -> str:
     return re.sub(r"[^\w.-]+", "-", label).strip("-.")[:100] or "machine"
 
 
-def _disk_bytes(works: Iterable[Work]) -> int:
-    """A preset's checkpoint is written once, and read by the export of each GGUF file."""
-    hf = {work.source for work in works if work.source.origin == "preset"}
-    gguf = {(work.source, work.settings.weights) for work in works if work.artifact_kind == "gguf"}
-    return sum(disk_needed(source, "hf", None) for source in hf) + sum(
-        disk_needed(source, "gguf", weights) for source, weights in gguf
+def _disk_bytes(works: Sequence[Work]) -> int:
+    """A preset's checkpoint is written once, and read by the export of each GGUF file, as that by its quantised copies.
+
+    What has been quantised before needs no original.
+    """
+    copies = {work: to_write(work) if work.is_quantised_here else {} for work in works}
+    from_original = [work for work in works if copies[work] or not work.is_quantised_here]
+    hf = {work.source for work in from_original if work.source.origin == "preset"}
+    gguf = {(work.source, work.exported_format) for work in from_original if work.artifact_kind == "gguf"}
+    quantised = {path: n_bytes for each in copies.values() for path, n_bytes in each.items()}
+    return (
+        sum(disk_needed(source, "hf", None) for source in hf)
+        + sum(disk_needed(source, "gguf", weights) for source, weights in gguf)
+        + sum(quantised.values())
     )
 
 

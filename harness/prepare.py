@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.models.source import prepare
+from harness.quantise.artifact import quantised
 
 if TYPE_CHECKING:
     from harness.models.source import Artifact
@@ -14,11 +15,15 @@ if TYPE_CHECKING:
 
 
 def artifacts(plan: Plan, reporter: Reporter) -> dict[Work, Artifact]:
-    """Synthesise or export what the cache lacks; works that read the same file share it.
+    """Synthesise, export or quantise what the cache lacks; works that read the same file share it.
 
     Raises:
-        UserError: not enough disk, or a model that an engine's format cannot hold.
+        UserError: not enough disk, a model that an engine's format cannot hold, or an engine that cannot quantise it.
     """
-    return {
-        work: prepare(work.source, work.artifact_kind, work.settings.weights, reporter.preparing) for work in plan.works
-    }
+    return {work: _artifact(plan, work, reporter) for work in plan.works}
+
+
+def _artifact(plan: Plan, work: Work, reporter: Reporter) -> Artifact:
+    if work.is_quantised_here:
+        return quantised(work, plan.timeout_s, reporter.preparing)
+    return prepare(work.source, work.artifact_kind, work.settings.weights, reporter.preparing)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from harness import kv_quality
 from harness.endpoints import without_hosts
 from harness.metrics import metrics
+from harness.models.tensor_types import tensor_types
+from harness.roofline.nominal import PLAIN
 from results.schema import COLUMNS, SCHEMA_VERSION
 
 if TYPE_CHECKING:
@@ -47,6 +49,17 @@ def sample(row: Row, event: Event) -> Row:
     }
 
 
+def _from_facts(facts: dict[str, Any]) -> Row:
+    return {name: facts[name] for name in _FROM_FACTS} | {"weight_bits": 8 * facts["weight_bytes"] / facts["n_params"]}
+
+
+def _weight_types(work: Work, artifact: Artifact) -> dict[str, dict[str, int]]:
+    """Bytes by the types of the tensors, of a file that is not of one plain format: a Q4_K_M is a mixture."""
+    if work.settings.weights in PLAIN:
+        return {}
+    return {"weight_types": {each.name: each.n_bytes for each in tensor_types(artifact.path)}}
+
+
 class RowWriter:
     """Makes the rows of one launch of one work.
 
@@ -77,6 +90,7 @@ class RowWriter:
             "weight_format": work.settings.weights,
             "seed": plan.seed,
         }
+        self._weight_types = _weight_types(work, artifact)
         self._loaded: Event | None = None
         self._probe: Event | None = None
 
@@ -111,7 +125,7 @@ class RowWriter:
             missing |= dict.fromkeys(("kv_quality_kl", "kv_quality_top1"), why)
         if event["kept_tokens"] is None:
             missing["kv_kept_tokens"] = "no cached prefix was reused (--kv-cache prefix)"
-        settings = facts["engine_settings"] | engine_options
+        settings = facts["engine_settings"] | self._weight_types | engine_options
         settings["host_peak_since"] = event["host_peak_since"]
         settings["probe_far"] = self._probe["far_missing"] or "scored" if self._probe else None
         return self._row(
@@ -130,7 +144,7 @@ class RowWriter:
             tiers=tiers,
             unavailable={**facts["unavailable"], **memory["unavailable"], **missing, **no_ceilings, **no_conditions},
             **self._device(facts),
-            **{name: facts[name] for name in _FROM_FACTS},
+            **_from_facts(facts),
             **values,
             **ceilings,
             **seen.values,
@@ -149,7 +163,7 @@ class RowWriter:
             error=without_hosts(reason.replace(str(Path.home()), "~"), self._work.settings.rpc),
             engine_settings={**engine_options, "asked": self._work.settings.asked()},
             unavailable=dict.fromkeys(_MEASURED, "the case failed"),
-            **(self._device(facts) | {name: facts[name] for name in _FROM_FACTS} if facts else {}),
+            **(self._device(facts) | _from_facts(facts) if facts else {}),
         )
 
     def _row(self, case: Case, **columns: object) -> Row:

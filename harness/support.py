@@ -11,6 +11,8 @@ from harness.errors import UserError
 from harness.kv_quality import UNQUANTISED
 from harness.models.gguf_export import check_exportable
 from harness.models.quantised import obstacle
+from harness.quantise import names
+from harness.roofline.nominal import misfits
 
 if TYPE_CHECKING:
     from harness.options import Options
@@ -31,7 +33,7 @@ _PLACING: dict[str, tuple[str, object]] = {
 def unsupported(work: Work, options: Options) -> str | None:
     """The first reason against a work; None if there is none."""
     of_engine = _gguf_engine if BACKENDS[work.backend].artifact == "gguf" else _whole_model_engine
-    checks = (_model, _device, _cache, of_engine)
+    checks = (_model, _weights, _device, _cache, of_engine)
     return next((reason for check in checks if (reason := check(work, options))), None)
 
 
@@ -41,6 +43,17 @@ def clamped(work: Work) -> str | None:
     if asked <= n_layers or work.accelerator is None:
         return None
     return f"-ngl {asked} is more than the {n_layers} layers of {work.source.name}, so all of them go to the GPU"
+
+
+def other_types(work: Work) -> str | None:
+    """A note where a format's blocks do not divide a model's rows; None where they do."""
+    if not work.is_quantised_here or work.roofline_format is None:
+        return None
+    found, all_bytes = misfits(work.source.architecture, work.roofline_format)
+    if not found:
+        return None
+    shares = ", ".join(f"{name} ({n_bytes / all_bytes:.0%} of all bytes)" for name, n_bytes in found.most_common())
+    return f"{work}: its blocks do not divide the rows of some matrices, which are {shares}"
 
 
 def _model(work: Work, options: Options) -> str | None:
@@ -67,6 +80,12 @@ def _quantised(work: Work, method: str, options: Options) -> str | None:
     return None
 
 
+def _weights(work: Work, _: Options) -> str | None:
+    if (weights := work.settings.weights) is None:
+        return None
+    return names.obstacle(weights, work.engine, work.backend, work.source.architecture)
+
+
 def _device(work: Work, _: Options) -> str | None:
     settings, cores = work.settings, psutil.cpu_count() or 1
     if settings.n_gpu_layers > 0 and settings.device == "cpu":
@@ -86,7 +105,7 @@ def _whole_model_engine(work: Work, _: Options) -> str | None:
             return f"only llama.cpp places part of a model ({flag}); use --device cpu or gpu for the whole model"
     if settings.flash_attn != "auto":
         return "it chooses its attention kernel itself; -fa is for llama.cpp"
-    if len(formats := {settings.kv_k_format, settings.kv_v_format} - {settings.weights}) > 1:
+    if len(formats := {settings.kv_k_format, settings.kv_v_format} - {_plain_weights(work)}) > 1:
         return f"it keeps keys and values alike, not {' and '.join(sorted(formats))}; give -ctk and -ctv one format"
     return None
 
@@ -94,7 +113,7 @@ def _whole_model_engine(work: Work, _: Options) -> str | None:
 def _cache(work: Work, _: Options) -> str | None:
     settings, formats = work.settings, (*BACKENDS[work.backend].kv_formats, *work.engine.kv_formats)
     for flag, asked in (("-ctk", settings.kv_k_format), ("-ctv", settings.kv_v_format)):
-        if asked not in {"auto", settings.weights, *formats}:
+        if asked not in {"auto", _plain_weights(work), *formats}:
             has = " and ".join(filter(None, [", ".join(formats), "the weights' own format"]))
             return f"it has no {asked} KV cache ({flag}); it has {has}"
     if settings.cache_kind not in {"auto", *(kinds := work.engine.cache_kinds)}:
@@ -103,6 +122,11 @@ def _cache(work: Work, _: Options) -> str | None:
     if settings.cache_kind in work.engine.cuda_cache_kinds and not (work.accelerator and "cuda" in work.accelerator.id):
         return f"its {settings.cache_kind} cache (--cache-kind) moves layers over CUDA streams, and runs on CUDA only"
     return None
+
+
+def _plain_weights(work: Work) -> str | None:
+    """The weights' format, where keys and values can have it too."""
+    return None if work.is_quantised_here else work.settings.weights
 
 
 def _gguf_engine(work: Work, options: Options) -> str | None:
@@ -118,9 +142,9 @@ def _gguf_engine(work: Work, options: Options) -> str | None:
     if len(settings.tensor_split) > (most := len(work.engine.accelerators)):
         parts = "/".join(f"{part:g}" for part in settings.tensor_split)
         return f"-ts {parts} is for {len(settings.tensor_split)} devices, and there are {most}"
-    if work.source.origin == "hf" and work.source.path is not None and settings.weights is not None:
+    if work.source.origin == "hf" and work.source.path is not None and (exported := work.exported_format):
         try:
-            check_exportable(work.source.path, settings.weights)
+            check_exportable(work.source.path, exported)
         except UserError as error:
             return str(error)
     return None

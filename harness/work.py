@@ -10,7 +10,9 @@ from backends.registry import BACKENDS
 from harness import estimate
 from harness.endpoints import shown
 from harness.machine.hardware import physical_cores
-from harness.models.source import n_params, weight_bytes
+from harness.models.source import n_params, native_format, weight_bytes
+from harness.quantise import names
+from harness.roofline.nominal import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +69,27 @@ class Work:
     rates: estimate.Rates
 
     @property
+    def is_quantised_here(self) -> bool:
+        """Whether its engine makes itself a copy of the model in fewer bits."""
+        return self.settings.weights not in (None, *PLAIN)
+
+    @property
+    def exported_format(self) -> str | None:
+        """Of the GGUF file that is written, and quantised where that is asked; None where there is none to write.
+
+        What is to be quantised is exported in the model's own format, so that nothing is rounded twice.
+        """
+        if self.artifact_kind != "gguf":
+            return None
+        return native_format(self.source) if self.is_quantised_here else self.settings.weights
+
+    @property
+    def roofline_format(self) -> str | None:
+        """Its weights' format by the roofline's name; None: as the files have them."""
+        weights = self.settings.weights
+        return None if weights is None else names.roofline_name(weights, self.backend)
+
+    @property
     def artifact_kind(self) -> Kind:
         """The kind of file its engine reads."""
         return BACKENDS[self.backend].artifact
@@ -92,7 +115,7 @@ class Work:
 
     def estimate(self, cases: tuple[Case, ...]) -> estimate.WorkEstimate:
         """How long its parts should take."""
-        size = weight_bytes(self.source, self.settings.weights)
+        size = weight_bytes(self.source, self.roofline_format)
         return estimate.estimate(self.source.architecture, size / n_params(self.source), size, cases, self.rates)
 
     def __str__(self) -> str:
@@ -120,9 +143,10 @@ def combinations(options: Options, sources: list[ModelSource], engines: dict[str
 def _settings(options: Options, source: ModelSource, backend: str) -> Iterator[Settings]:
     """Every combination; those that differ only in what the engine does not have are one."""
     as_it_is = None if source.origin == "gguf" or source.quantised_by else _DEFAULT_WEIGHTS
+    asked = tuple(dict.fromkeys(names.own_name(word, backend) for word in options.weights or ()))
     has_batches = BACKENDS[backend].places_layers
     choices: dict[str, tuple[Any, ...]] = {
-        "weights": options.weights or (as_it_is,),
+        "weights": asked or (as_it_is,),
         "n_threads": options.n_threads or (physical_cores(),),
         "n_gpu_layers": options.n_gpu_layers,
         "n_cpu_moe": options.n_cpu_moe,

@@ -8,6 +8,7 @@ them, so the real standard output is set aside and file descriptor 1 leads to st
     {"task": "hold", "backend": NAME, "request": {LoadRequest}, "case": {Case}}
     {"task": "run", "backend": NAME, "request": {LoadRequest}, "unquantised": null, "seed": 1, "window": null,
      "demand": {Demand} or null, "allow_partial": false, "cases": [{"case": {Case}, "repetitions": 3}, …]}
+    {"task": "quantise", "backend": NAME, "source": PATH, "target": PATH, "weight_format": "q4_k_m", "n_threads": 2}
     {"task": "serve", "endpoint": "HOST:PORT", "n_threads": 1, "device": "auto"}
 """
 
@@ -33,6 +34,7 @@ from harness.machine.conditions import energy
 from harness.machine.conditions.window import Window
 from harness.machine.memory import HostPeak
 from harness.placement_proof import Demand, unkept
+from harness.quantise.in_worker import quantise
 from harness.selfcheck import check_answers, expected_logits
 from harness.workload import Case, sha256, token_stream
 
@@ -58,6 +60,8 @@ def main() -> None:
         _guard(lambda: lend.serve(job["endpoint"], job["n_threads"], job["device"], tell), tell, "failed")
     elif job["task"] == "hold":
         _hold(job, tell)
+    elif job["task"] == "quantise":
+        _quantise(job, tell)
     else:
         _run(job, tell)
     tell("done")
@@ -109,6 +113,15 @@ def _bandwidth(job: dict[str, Any], tell: Teller) -> None:
     measured = _guard(lambda: in_worker.measure(**arguments, progress=progress), tell, "failed")
     if measured is not None:
         tell("measured", measured=to_document(measured))
+
+
+def _quantise(job: dict[str, Any], tell: Teller) -> None:
+    arguments = {name: value for name, value in job.items() if name != "task"}
+
+    def grown(n_bytes: int) -> None:
+        tell("progress", done=n_bytes)
+
+    _guard(lambda: quantise(**arguments, grown=grown), tell, "failed")
 
 
 def _hold(job: dict[str, Any], tell: Teller) -> None:

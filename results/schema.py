@@ -147,7 +147,8 @@ COLUMNS: tuple[Column, ...] = (
         _int("gpu_layers_effective", "layers that are there, by their buffers; the output layer counted as one"),
         _list(
             "tiers",
-            "each memory that holds a part, in the order of a step: its layers and bytes, and what a step reads there",
+            "each memory that holds a part, in the order of a step: memory, name, layers (output not counted), output, "
+            "weight_bytes, kv_bytes; read_bytes of a decode step; bandwidth_measured_gbs and bandwidth_spec_gbs",
             since=3,
         ),
         _text("flash_attn", "attention kernel in effect"),
@@ -162,6 +163,9 @@ COLUMNS: tuple[Column, ...] = (
         _text("weights_id", "hash that names the weights: equal for bit-identical artifacts"),
         _text("weight_format", "f32, f16, bf16, …"),
         _int("weight_bytes", "bytes of the loaded tensors, a tied one once"),
+        _float(
+            "weight_bits", "8 · weight_bytes / n_params: true bits of a weight, scales included", unit="bit", since=3
+        ),
         _text("kv_k_format", "element format of the cached keys"),
         _text("kv_v_format", "element format of the cached values"),
         _int("kv_allocated_tokens", "tokens a sequence's KV cache had room for", unit="tokens"),

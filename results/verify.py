@@ -97,6 +97,7 @@ def _judge(probes: pd.DataFrame) -> pd.DataFrame:
         engine=_groups(probes, ENGINE)[0],
         weights=_groups(probes, WEIGHTS)[0],
         identified=probes["weights_id"].notna(),
+        quantised=probes["weight_format"].notna() & ~probes["weight_format"].isin(FLOORS),
         floor=_floors(probes),
         places=[len(probe) for probe in logits],
     )
@@ -104,7 +105,7 @@ def _judge(probes: pd.DataFrame) -> pd.DataFrame:
     group, first = _groups(probes, ["weights", "engine", *SETTINGS, "places"])
     medians = np.array([np.median(matrix[rows], axis=0) for rows in _members(group)])
     by_name = np.argsort(probes["name"].iloc[first].to_numpy(str), kind="stable")
-    facts = probes[["name", "engine", "weights", "identified", "floor", "places"]]
+    facts = probes[["name", "engine", "weights", "identified", "quantised", "floor", "places"]]
     groups = facts.iloc[first[by_name]]
     # Launches of one group with equal logits fare alike, so one of them is judged for all.
     kind, distinct = _groups(probes.assign(group=group), ["group", "probe_logits"])
@@ -144,6 +145,7 @@ def _verdicts(probes: pd.DataFrame, logits: Floats, groups: pd.DataFrame, median
             ~other.any(axis=1),
             ~(other & comparable).any(axis=1),
             ~identified,
+            ~(other & met).any(axis=1) & probes["quantised"].to_numpy(),
             ~(other & met).any(axis=1),
         ],
         [
@@ -151,6 +153,7 @@ def _verdicts(probes: pd.DataFrame, logits: Floats, groups: pd.DataFrame, median
             "no other engine ran this model",
             "no other engine's probe was scored",
             "its weights are not identified",
+            "no other engine ran the same weights: these are quantised, and each engine quantises in its own way",
             "no other engine ran the same weights",
         ],
         "no floor is known for these formats",

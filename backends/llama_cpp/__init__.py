@@ -35,9 +35,12 @@ def describe(rpc: tuple[str, ...] = ()) -> EngineInfo:
     Raises:
         BackendError: an endpoint cannot be used.
     """
+    from backends.llama_cpp import quantise  # which needs this package
+
     version = engine()[0].__version__
     devices = [*connect(rpc), *gpu_registry.gpus()]
-    return EngineInfo(version, _build(), tuple(device.accelerator for device in devices))
+    accelerators = tuple(device.accelerator for device in devices)
+    return EngineInfo(version, _build(), accelerators, quantised_formats=quantise.formats())
 
 
 def load(request: LoadRequest) -> Session:

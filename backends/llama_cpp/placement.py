@@ -36,6 +36,8 @@ def check(request: LoadRequest) -> None:
             raise BackendError(f"llama.cpp has no KV cache format {asked!r}: use one of {', '.join(_KV_FORMATS)}")
     if request.split_mode not in SPLIT_MODES:
         raise BackendError(f"llama.cpp splits by {', '.join(SPLIT_MODES)}, not {request.split_mode!r}")
+    if request.split_mode == "row" and request.rpc:
+        raise BackendError("--rpc lends whole layers, and --split-mode row cuts them: use --split-mode layer")
     if request.n_cpu_moe < 0:
         raise BackendError(f"--n-cpu-moe is a number of layers, not {request.n_cpu_moe}")
     quantised = request.kv_v_format not in {"auto", "f32", "f16", "bf16"}

@@ -103,7 +103,8 @@ def _say_hello(endpoint: str) -> None:
                 answer = connection.recv(len(_HELLO_ANSWER), socket.MSG_WAITALL)
             except TimeoutError:
                 raise BackendError(
-                    f"the tier at {endpoint} does not answer: it serves one client at a time, and may have one"
+                    f"the tier at {endpoint} does not answer: it serves one client at a time, and may have one; or "
+                    "something else listens there"
                 ) from None
     except OSError:
         raise BackendError(

@@ -8,13 +8,14 @@ from typing import Any
 import mlx.core as mx
 
 from backends.base import Accelerator, BackendError, EngineInfo
+from backends.mlx import formats
 
 
 def describe() -> EngineInfo:
     """See `backends.mlx.describe`."""
     interface = accelerator()
     accelerators = (Accelerator(interface, name() or interface, total_memory()),) if interface else ()
-    return EngineInfo(version=version("mlx"), build=build(), accelerators=accelerators)
+    return EngineInfo(version("mlx"), build(), accelerators, quantised_formats=formats.formats())
 
 
 def build() -> str:

@@ -11,6 +11,7 @@ from mlx.utils import tree_flatten, tree_map_with_path
 from mlx_lm.utils import load_model
 
 from backends.base import BackendError
+from backends.mlx import formats
 from backends.mlx.errors import engine_errors
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _DTYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
-_USUAL_GROUP = 64  # weights that share a scale and a bias, where mlx-lm is told nothing else
 
 
 def load(artifact: Path, weight_format: str | None) -> tuple[Any, dict[str, Any]]:
@@ -31,12 +31,19 @@ def load(artifact: Path, weight_format: str | None) -> tuple[Any, dict[str, Any]
         BackendError: see `backends.mlx.load`.
     """
     with engine_errors(f"mlx-lm cannot load {artifact.name}", artifact):
-        model, config = load_model(artifact, lazy=True, model_config=_older_names(artifact))
+        model, config = open_model(artifact)
         if weight_format and "quantization" in config:
-            raise BackendError(f"{artifact.name} holds quantised weights: they cannot become {weight_format}")
-        if weight_format:
+            if (stored := stored_format(model, config)) != weight_format:
+                raise BackendError(f"{artifact.name} holds {stored} weights: they cannot become {weight_format}")
+        elif weight_format:
             _cast(model, _DTYPES[weight_format])
         mx.eval(model.parameters())
+    return model, config
+
+
+def open_model(artifact: Path) -> tuple[Any, dict[str, Any]]:
+    """mlx-lm's model and its configuration; its weights are read when they are needed."""
+    model, config = load_model(artifact, lazy=True, model_config=_older_names(artifact))
     return model, config
 
 
@@ -51,7 +58,7 @@ def stored_format(model: Any, config: dict[str, Any]) -> str:
     if told := config.get("quantization"):
         if (mode := told.get("mode", "affine")) != "affine":
             return str(mode)
-        return f"{told['bits']}bit" + ("" if told["group_size"] == _USUAL_GROUP else f"-g{told['group_size']}")
+        return formats.affine_name(told["bits"], told["group_size"])
     return format_of(max(arrays(model.parameters()), key=lambda array: array.nbytes).dtype)
 
 

@@ -26,13 +26,21 @@ _ONLY_THIS_DIRECTORY = {"local_files_only": True, "trust_remote_code": False}
 def describe() -> EngineInfo:
     """The version of torch, the accelerators that it sees, and the model types and KV caches of transformers."""
     import torch
+    from transformers import LlamaConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    from backends.torch.caches import kinds
+    from backends.torch import caches
     from backends.torch.session import build
 
-    model_types = tuple(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
-    return EngineInfo(torch.__version__, build(), _accelerators(), model_types, cache_kinds=kinds())
+    return EngineInfo(
+        torch.__version__,
+        build(),
+        _accelerators(),
+        model_types=tuple(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES),
+        cache_kinds=caches.kinds(),
+        cuda_cache_kinds=tuple(filter(caches.is_offloaded, caches.kinds())),
+        kv_formats=caches.quantised_formats(LlamaConfig(num_hidden_layers=1)),
+    )
 
 
 def load(request: LoadRequest) -> TorchSession:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from transformers.cache_utils import Cache
 
-_QUANTIZED = "quantized"
+QUANTIZED = "quantized"
+_USUAL_GROUP = 64  # elements that share a scale, in formats whose name says none
 
 
 def kinds() -> tuple[str, ...]:
@@ -28,14 +29,39 @@ def kinds() -> tuple[str, ...]:
     return (*configuration_utils.DYNAMIC_CACHE_IMPLEMENTATIONS, *configuration_utils.STATIC_CACHE_IMPLEMENTATIONS)
 
 
+def is_offloaded(kind: str) -> bool:
+    """Whether that cache keeps its layers in the host's memory, and brings each to the GPU over a CUDA stream."""
+    return "offloaded" in kind
+
+
 def quantised_formats(config: Any) -> tuple[str, ...]:
-    """Number formats of a quantised cache ("fp8", "quanto", …) that can be made here, for this model.
+    """Formats of a quantised cache ("fp8", "quanto", …) that can be made here, for this model.
 
     They are transformers' backends; some are packages of their own.
     """
     layers = [name for name in vars(cache_utils) if name.endswith("QuantizedLayer")]
     names = [name.removesuffix("QuantizedLayer").lower() for name in layers]
     return tuple(name for name in names if _quantised(name, config) is not None)
+
+
+def stored(quantised_format: str, config: Any, model_format: str) -> tuple[str, int]:
+    """How a quantised cache stores keys and values.
+
+    Args:
+        quantised_format: One of `quantised_formats`.
+        config: The model's.
+        model_format: Its weights' format, which scales and zero points have too.
+
+    Returns:
+        The format, "4bit" for groups of 64 elements with a scale and a zero point; and how many of the latest tokens
+        may be kept unquantised.
+    """
+    layer: Any = QuantizedCache(backend=quantised_format, config=config).layers[0]
+    if not hasattr(layer, "q_group_size"):  # one scale for the whole tensor
+        return quantised_format, 0
+    group = "" if layer.q_group_size == _USUAL_GROUP else f"-g{layer.q_group_size}"
+    wide = "" if model_format in {"f16", "bf16"} else f"-{model_format}"
+    return f"{layer.nbits}bit{group}{wide}", layer.residual_length
 
 
 def choose(kind: str | None, formats: tuple[str, str], model: Any, model_format: str) -> tuple[str | None, str]:
@@ -55,17 +81,17 @@ def choose(kind: str | None, formats: tuple[str, str], model: Any, model_format:
     """
     if kind not in {None, *kinds()}:
         raise BackendError(f"transformers has no cache {kind!r} here; it has: {', '.join(kinds())}")
-    if kind is not None and "offloaded" in kind and model.device.type != "cuda":
+    if kind is not None and is_offloaded(kind) and model.device.type != "cuda":
         raise BackendError(f"transformers' {kind} cache moves layers over CUDA streams: {model.device} has none")
     asked = set(formats)
-    if kind != _QUANTIZED and asked <= {"auto", model_format}:
+    if kind != QUANTIZED and asked <= {"auto", model_format}:
         return kind, model_format
-    known = quantised_formats(model.config) if kind in {None, _QUANTIZED} else ()
+    known = quantised_formats(model.config) if kind in {None, QUANTIZED} else ()
     if known and asked == {"auto"}:
-        return _QUANTIZED, known[0]
+        return QUANTIZED, known[0]
     if len(asked) == 1 and asked <= set(known):
-        return _QUANTIZED, formats[0]
-    has = ", ".join(known if kind == _QUANTIZED else (model_format, *known)) or "no format for this model"
+        return QUANTIZED, formats[0]
+    has = ", ".join(known if kind == QUANTIZED else (model_format, *known)) or "no format for this model"
     raise BackendError(
         f"the torch backend's {kind or 'KV'} cache has {has}, keys and values alike: "
         f"not {formats[0]} keys and {formats[1]} values"
@@ -91,10 +117,10 @@ class LibraryCache:
         self.capacity = capacity
         self.length = 0
         self._is_static = "static" in kind
-        offloading = "offloaded" in kind
+        offloading = is_offloaded(kind)
         if self._is_static:
             self.past: Any = StaticCache(config=config, max_cache_len=capacity, offloading=offloading)
-        elif kind == _QUANTIZED:
+        elif kind == QUANTIZED:
             self.past = QuantizedCache(backend=quantised_format, config=config)
         else:
             self.past = DynamicCache(config=config, offloading=offloading)
@@ -143,7 +169,9 @@ def _can_be_cut(layer: Any) -> bool:
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
     """The tensors in nested containers, without counters: those are whole numbers of no dimension."""
-    if isinstance(value, torch.Tensor):
+    if hasattr(value, "__tensor_flatten__"):  # made of other tensors, and without memory of its own
+        yield from _tensors([getattr(value, name) for name in value.__tensor_flatten__()[0]])
+    elif isinstance(value, torch.Tensor):
         if value.dim() or value.is_floating_point():
             yield value
     elif isinstance(value, dict):

@@ -25,7 +25,7 @@ import transformers
 
 from backends.base import BackendError, Facts, Memory, OutOfMemoryError, Session
 from backends.torch.attention import ATTENTION, SPLIT, KvCache, register
-from backends.torch.caches import LibraryCache, choose
+from backends.torch.caches import QUANTIZED, LibraryCache, choose, stored
 from backends.torch.linear import linear_products, prefers_onednn
 from backends.torch.steps import ASYNCHRONOUS, IdRing, StaticStep, inductor_options
 
@@ -58,7 +58,10 @@ class TorchSession(Session):
         options = dict(request.engine_options)
         formats = (request.kv_k_format, request.kv_v_format)
         # None: the backend's own cache
-        self._cache_kind, self._kv_format = choose(options.pop("cache", None), formats, model, self._format)
+        self._cache_kind, self._cache_format = choose(options.pop("cache", None), formats, model, self._format)
+        self._kv_format, self._unquantised = self._cache_format, 0
+        if self._cache_kind == QUANTIZED:
+            self._kv_format, self._unquantised = stored(self._cache_format, self._config, self._format)
         self._asked_mode = _asked_mode(options, self._device, self._cache_kind)
         self._weight_bytes = sum(weight.nbytes for weight in model.parameters())
         _use_attention(model, own=self._cache_kind is None)
@@ -199,6 +202,9 @@ class TorchSession(Session):
     def _cache_in_use(self, mode: str) -> str:
         if self._cache is None:
             return "none"
+        if self._cache_kind == QUANTIZED:
+            latest = f", the latest {self._unquantised} tokens not" if self._unquantised else ""
+            return f"{QUANTIZED} by {self._cache_format}{latest}"
         return self._cache_kind or ("views" if mode == "eager" else "whole buffer, masked")
 
     def _linear_in_use(self) -> str | None:
@@ -237,7 +243,7 @@ class TorchSession(Session):
 
     def _new_cache(self, context_tokens: int) -> KvCache | LibraryCache:
         if self._cache_kind is not None:
-            return LibraryCache(self._cache_kind, self._config, context_tokens, self._kv_format)
+            return LibraryCache(self._cache_kind, self._config, context_tokens, self._cache_format)
         eager = self._asked_mode == "eager" or (self._asked_mode == "auto" and self._device.type != "cuda")
         return KvCache(context_tokens if eager else -(-context_tokens // SPLIT) * SPLIT)
 

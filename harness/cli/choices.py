@@ -3,7 +3,6 @@
 from typing import Literal
 
 Format = Literal["table", "md", "json", "csv"]
-WEIGHT_FORMATS = ("bf16", "f16", "f32")
 FLASH_ATTENTION = ("auto", "on", "off")
 SPLIT_MODES = ("layer", "none", "row")
 KV_FORMATS = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.choices import WEIGHT_FORMATS
+from harness.cli.flags import Device, Machine, OneModel, OneThreadCount, OneWeightFormat, Output
 from harness.errors import UserError
 from harness.options import Options
 
@@ -29,9 +29,7 @@ FIGURES = {
 
 
 def kv_cache(
-    model: Annotated[
-        str, typer.Option("-m", "--model", metavar="MODEL", help="Preset, Hugging Face directory or .gguf file.")
-    ] = "gpt2-mini",
+    model: OneModel = "gpt2-mini",
     n_prompt: Annotated[int, typer.Option("-p", "--n-prompt", min=1, help="Tokens of the prompt.")] = 16,
     n_gen: Annotated[int, typer.Option("-n", "--n-gen", min=2, help="Tokens to generate after it.")] = 224,
     experiment: Annotated[
@@ -44,30 +42,18 @@ def kv_cache(
     backend: Annotated[
         str | None, typer.Option("--backend", metavar="NAMES", help="Default: all that are at home here.")
     ] = None,
-    weights: Annotated[
-        str | None, typer.Option("-w", "--weights", metavar="FORMAT", help="Default: bf16; a .gguf as it is.")
-    ] = None,
-    device: Annotated[
-        str, typer.Option("--device", help="auto, cpu, gpu, or an engine's own name such as cuda:1.")
-    ] = "auto",
-    threads: Annotated[
-        int | None, typer.Option("-t", "--threads", min=1, help="CPU threads. Default: the physical cores.")
-    ] = None,
+    weights: OneWeightFormat = None,
+    device: Device = "auto",
+    threads: OneThreadCount = None,
     repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="In each launch.")] = 3,
     launches: Annotated[int, typer.Option("--launches", min=1, help="Worker starts of each run.")] = 1,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="CSV to append to. Default: named after the machine.")
-    ] = None,
-    machine: Annotated[
-        str | None, typer.Option("--machine", metavar="LABEL", help="The machine's name in the rows.")
-    ] = None,
+    output: Output = None,
+    machine: Machine = None,
 ) -> int:
     """Measure what the KV cache saves and what it costs: each experiment ends in a figure and a few sentences."""
     from harness.experiments.kv_cache.laboratory import prepare
     from harness.workload import parse_ints
 
-    if weights is not None and weights not in WEIGHT_FORMATS:
-        raise UserError(f"-w {weights}: give one of {', '.join(WEIGHT_FORMATS)}")
     options = Options(
         models=(model,),
         backends=None if backend is None else tuple(dict.fromkeys(name.strip() for name in backend.split(","))),

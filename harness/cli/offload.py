@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from harness.cli.choices import WEIGHT_FORMATS
+from harness.cli.flags import Device, Machine, OneModel, OneThreadCount, OneWeightFormat, Output
 from harness.errors import UserError
 from harness.options import Options
 
 
 def offload(
-    model: Annotated[
-        str, typer.Option("-m", "--model", metavar="MODEL", help="Preset, Hugging Face directory or .gguf file.")
-    ],
+    model: OneModel,
     n_prompt: Annotated[
         int | None, typer.Option("-p", "--n-prompt", min=0, help="Prompt tokens, 0: decode only. Default: 512.")
     ] = None,
@@ -25,35 +22,23 @@ def offload(
         int, typer.Option("-d", "--n-depth", min=0, help="Tokens in the KV cache before the timed work.")
     ] = 0,
     batch: Annotated[int, typer.Option("-B", "--batch", min=1, help="Sequences at once.")] = 1,
-    weights: Annotated[
-        str | None, typer.Option("-w", "--weights", metavar="FORMAT", help="Default: bf16; a .gguf as it is.")
-    ] = None,
-    device: Annotated[
-        str, typer.Option("--device", help="auto, gpu, or the accelerator's own name such as CUDA1.")
-    ] = "auto",
+    weights: OneWeightFormat = None,
+    device: Device = "auto",
     rpc: Annotated[
         str | None,
         typer.Option("--rpc", metavar="HOST:PORT,…", help="Machines that lend their memory: tokenroof serve-tier."),
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option("-t", "--threads", min=1, help="CPU threads. Default: the physical cores.")
-    ] = None,
+    threads: OneThreadCount = None,
     repetitions: Annotated[int | None, typer.Option("-r", "--repetitions", min=1, help="In each launch.")] = None,
     launches: Annotated[int | None, typer.Option("--launches", min=1, help="Worker starts of each point.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="CSV to append to. Default: named after the machine.")
-    ] = None,
-    machine: Annotated[
-        str | None, typer.Option("--machine", metavar="LABEL", help="The machine's name in the rows.")
-    ] = None,
+    output: Output = None,
+    machine: Machine = None,
 ) -> int:
     """Find how many layers to take off the host: the most that fit, the fastest, each memory's speed (llama.cpp)."""
     from harness.experiments.offload import offload as sweep
     from reports.offload import offload_text
     from reports.words import words
 
-    if weights is not None and weights not in WEIGHT_FORMATS:
-        raise UserError(f"-w {weights}: give one of {', '.join(WEIGHT_FORMATS)}")
     if device == "cpu":
         raise UserError("--device cpu leaves no memory to offload to; give an accelerator's name, or leave it out")
     options = Options(

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness.cli.choices import FLASH_ATTENTION, KV_CACHES, KV_FORMATS, SPLIT_MODES, WEIGHT_FORMATS, Format
+from harness.cli.choices import FLASH_ATTENTION, KV_CACHES, KV_FORMATS, SPLIT_MODES, Format
+from harness.cli.flags import Device, Machine, Output
 from harness.errors import UserError
 from harness.options import Options
 
@@ -60,12 +61,16 @@ def run(
             help="torch, mlx, llama.cpp, or some of them: torch,llama.cpp. Default: all that are at home here.",
         ),
     ] = None,
-    device: Annotated[
-        str, typer.Option("--device", help="auto, cpu, gpu, or an engine's own name such as cuda:1.")
-    ] = "auto",
+    device: Device = "auto",
     weights: Annotated[
         str | None,
-        typer.Option("-w", "--weights", metavar="LIST", help="bf16, f16, f32. Default: bf16; a .gguf as it is."),
+        typer.Option(
+            "-w",
+            "--weights",
+            metavar="LIST",
+            help="bf16, f16, f32; 8bit, 4bit: each engine's usual; q6_k, q4_k_m, q4_0, iq4_xs, … (llama.cpp); "
+            "6bit, 3bit, 4bit-g32, mxfp4, nvfp4, … (mlx). Default: bf16; what is quantised already, as it is.",
+        ),
     ] = None,
     n_gpu_layers: Annotated[
         str, typer.Option("-ngl", "--n-gpu-layers", metavar="LIST", help="Layers on the GPU, -1: all (llama.cpp).")
@@ -141,12 +146,8 @@ def run(
         int | None,
         typer.Option("--launches", min=1, help="Worker starts. Default: 3, or 1 where loading is dear."),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="CSV to append to. Default: named after the machine.")
-    ] = None,
-    machine: Annotated[
-        str | None, typer.Option("--machine", metavar="LABEL", help="The machine's name in the rows.")
-    ] = None,
+    output: Output = None,
+    machine: Machine = None,
     resume: Annotated[bool, typer.Option("--resume", help="Run only what the output lacks, or what failed.")] = False,
     max_time: Annotated[
         float | None, typer.Option("--max-time", metavar="SECONDS", min=1, help="Stop after so long.")
@@ -171,7 +172,7 @@ def run(
         batch=parse_ints(batch, flag="-B", least=1),
         kv_cache=_choices(kv_cache, "--kv-cache", KV_CACHES),  # type: ignore[arg-type]  # each is one of them
         backends=None if backend is None else _words(backend),
-        weights=None if weights is None else _choices(weights, "-w", WEIGHT_FORMATS),
+        weights=None if weights is None else _words(weights),
         device=device,
         n_gpu_layers=parse_ints(n_gpu_layers, flag="-ngl", least=-1),
         n_cpu_moe=parse_ints(n_cpu_moe, flag="-ncmoe"),

@@ -1,7 +1,8 @@
 """How many layers to take off the host: the most that fit, the rate there, and the rates on the way.
 
 The ends are measured first, side by side: a memory slower than the host's has its best point at 0. Then the points
-between, fewest layers first, up to the knee: the first that is no faster than the one before.
+between, fewest layers first, up to the knee: the first that is no faster than the one before, if the most layers are
+no faster than it either.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def offload(options: Options, reporters: Callable[[], Reporter] = ConsoleReporte
         layers = left.pop(0)
         rows.append(run(_of_layers(plan, (layers,)), reporters()))
         found = pd.concat(rows, ignore_index=True)
-        if not is_faster(found, before, layers):
+        if is_knee(found, before, layers, most):
             break
         before = layers
     return Offload(ends, pd.concat(rows, ignore_index=True), most, tuple(left))
@@ -77,6 +78,11 @@ def offload(options: Options, reporters: Callable[[], Reporter] = ConsoleReporte
 def points(most: int) -> tuple[int, ...]:
     """0, quarters of the largest `-ngl`, and that."""
     return tuple(sorted({round(most * step / _STEPS) for step in range(_STEPS + 1)}))
+
+
+def is_knee(rows: pd.DataFrame, before: int, layers: int, most: int) -> bool:
+    """Whether more layers have ceased to help: this point is no faster than the one before, nor the most than this."""
+    return not is_faster(rows, before, layers) and not is_faster(rows, layers, most)
 
 
 def is_faster(rows: pd.DataFrame, before: int, after: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from backends.base import Accelerator, EngineInfo
 from harness.process import Worker, WorkerDiedError
@@ -37,7 +37,7 @@ def _describe(backend: str, rpc: tuple[str, ...]) -> EngineInfo | str:
                 if event["event"] == "failed":
                     return str(event["error"])
                 # JSON has no tuples.
-                told = {
+                told: dict[str, Any] = {
                     name: tuple(value) if isinstance(value, list) else value for name, value in event["info"].items()
                 }
                 accelerators = tuple(Accelerator(**accelerator) for accelerator in told["accelerators"])

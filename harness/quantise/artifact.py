@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from harness.errors import UserError
 from harness.models import cache
 from harness.models.artifact_weights import artifact_weights
-from harness.models.source import Artifact, check_room, file_stem, native_format, prepare, weight_bytes
+from harness.models.source import Artifact, check_room, file_stem, prepare, weight_bytes
 from harness.models.weights_id import weights_id
 from harness.process import Worker, WorkerDiedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from harness.work import Work
@@ -36,7 +36,7 @@ def quantised(work: Work, silence_s: float, progress: Progress) -> Artifact:
     path = path_of(work)
     if not path.exists():
         check_room(sum(to_write(work).values()))
-        original = prepare(work.source, work.artifact_kind, original_format(work), progress)
+        original = prepare(work.source, work.artifact_kind, work.exported_format, progress)
         with cache.locked(path):
             if not path.exists():  # another run may have written it while this one waited
                 with cache.written_whole(path) as partial:
@@ -50,11 +50,6 @@ def path_of(work: Work) -> Path:
     engine = hashlib.sha256(f"{work.engine.version} {work.engine.build}".encode()).hexdigest()[:8]
     ending = ".gguf" if work.artifact_kind == "gguf" else ""
     return cache.artifact_path(f"{file_stem(work.source)}-{work.settings.weights}-{engine}{ending}")
-
-
-def original_format(work: Work) -> str | None:
-    """The format of the file that is quantised: a GGUF export in the model's own, so that nothing is rounded twice."""
-    return native_format(work.source) if work.artifact_kind == "gguf" else None
 
 
 def to_write(work: Work) -> dict[Path, int]:

@@ -73,7 +73,8 @@ def obstacle(weight_format: str, engine: EngineInfo, backend: str, architecture:
         return f"it has no {weight_format} weights (-w); it has {', '.join((*PLAIN, *usual))}"
     nominal = roofline_name(weight_format, backend)
     if not is_quantised(architecture, nominal):
-        return f"no row of its matrices holds a block of {_least_block(nominal)} numbers, so -w {weight_format} changes nothing"
+        block = _least_block(nominal)
+        return f"blocks of {block} numbers divide no row of its matrices, so -w {weight_format} would change nothing"
     return None
 
 

@@ -31,9 +31,7 @@ MIXTURES = {
 }
 """The format of most matrices, by the mixture's lower-case name."""
 
-NEEDS_IMPORTANCE = frozenset(
-    {"q2_k_s", "iq3_xs", "iq3_xxs", "iq2_m", "iq2_s", "iq2_xs", "iq2_xxs", "iq1_m", "iq1_s"}
-)
+NEEDS_IMPORTANCE = frozenset({"q2_k_s", "iq3_xs", "iq3_xxs", "iq2_m", "iq2_s", "iq2_xs", "iq2_xxs", "iq1_m", "iq1_s"})
 """Mixtures that llama.cpp does not make of a usual model without an importance matrix."""
 
 

@@ -82,9 +82,7 @@ def is_quantised(arch: Architecture, weight_format: str) -> bool:
     return any(element not in PLAIN for _, element in _typed(arch, weight_format))
 
 
-def _typed(
-    arch: Architecture, weight_format: str, row_elements: RowElements | None = None
-) -> list[tuple[Tensor, str]]:
+def _typed(arch: Architecture, weight_format: str, row_elements: RowElements | None = None) -> list[tuple[Tensor, str]]:
     """Each tensor and its element format; `row_elements` tells the length of its rows, by default the true one."""
     name = weight_format.lower()
     name = ALIASES.get(name, name)

@@ -143,10 +143,7 @@ def gpu_layers(  # noqa: PLR0913 what llama.cpp's own flags decide
     require("capacity_bytes", capacity_bytes, 0, _MOST_BYTES)
     require_workload(context, batch, k_element_bytes, v_element_bytes)
     arch = weights.architecture
-    layer_bytes = [0] * arch.n_layers
-    for part in weights.parts:
-        if part.layer is not None:
-            layer_bytes[part.layer] += part.n_bytes
+    layer_bytes = [weights.layer_bytes(layer) for layer in range(arch.n_layers)]
     for layer in range(min(n_cpu_moe, arch.n_layers)):
         layer_bytes[layer] -= weights.expert_bytes(layer)
     kv_bytes: dict[Attention | Recurrent, int] = {}  # layers share a few mixers

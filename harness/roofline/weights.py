@@ -79,7 +79,7 @@ class Weights:
 
     def layer_bytes(self, layer: int) -> int:
         """Resident bytes of one layer of the stack."""
-        return sum(part.n_bytes for part in self.parts if part.layer == layer)
+        return self._resident_by_layer[layer]
 
     def expert_bytes(self, layer: int) -> int:
         """Resident bytes of one layer's experts, all of them."""
@@ -118,6 +118,14 @@ class Weights:
     @functools.cached_property
     def _read_outside(self) -> int:
         return sum(part.n_bytes for part in self.parts if part.layer is None and part.use is Use.READ)
+
+    @functools.cached_property
+    def _resident_by_layer(self) -> list[int]:
+        sizes = [0] * self.architecture.n_layers
+        for part in self.parts:
+            if part.layer is not None:
+                sizes[part.layer] += part.n_bytes
+        return sizes
 
     @functools.cached_property
     def _by_layer(self) -> list[tuple[int, int]]:

@@ -54,7 +54,7 @@ def _steps(axes: Axes, text: pd.DataFrame) -> None:
         axes.plot(middles, _MS * steps[way], "-o", color=color, markersize=5, linewidth=1.4)
         axes.plot(middles, _MS * steps[f"{way}_least"], "--", color=color, linewidth=1.4)
     axes.set_ylim(0, 1.1 * _MS * max(*steps["on"], *steps["off"]))
-    whole_numbers(axes, float(text["length"].max()))
+    whole_numbers(axes, float(middles.max()))
 
 
 def _totals(axes: Axes, text: pd.DataFrame) -> None:

@@ -39,10 +39,18 @@ def depths(rows: pd.DataFrame) -> pd.DataFrame:
     kept = kept.assign(
         base=kept["model"].str.replace(_SHAPE, "", regex=True),
         shape=kept["model"].str.extract(_SHAPE, expand=False).fillna(""),
-        kind=[json.loads(asked).get("cache_kind", "") for asked in kept["asked"]],
+        kind=[
+            _kind(json.loads(asked), stored) for asked, stored in zip(kept["asked"], kept["kv_k_format"], strict=True)
+        ],
     )
     by = [*ENGINE, *VARIANT, "context", "asked", *summary.ENGINE]
     return lines(kept, by, _RATE, _MEDIANS, _LARGEST)
+
+
+def _kind(asked: Mapping[str, Any], stored: object) -> str:
+    """The cache of transformers that was asked for: by its own name, or by that of the package that quantises it."""
+    kind, form = asked.get("cache_kind"), asked.get("kv_k_format", "auto")
+    return str(kind or ("" if form == "auto" or str(stored).startswith(form) else form))
 
 
 def engines(found: pd.DataFrame) -> list[pd.DataFrame]:
@@ -59,8 +67,8 @@ def deepest(engine: pd.DataFrame) -> list[dict[str, Any]]:
 def at(engine: pd.DataFrame, context: float) -> list[dict[str, Any]]:
     """Each variant at a depth, with `model` as the name that they share."""
     there = engine[engine["context"] == context]
-    variants: list[dict[str, Any]] = there.assign(model=there["base"]).to_dict("records")
-    return variants
+    records = there.assign(model=there["base"]).to_dict("records")
+    return [{str(column): value for column, value in line.items()} for line in records]
 
 
 def count(line: Mapping[Any, Any], of: str) -> int:

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from torch.testing._internal.two_tensor import TwoTensor
 
 from backends import torch as torch_backend
 from backends.base import BackendError, LoadRequest
 from backends.conformance import assert_conforms
+from backends.torch.caches import _tensors, storage_bytes, stored
 
 SMALL = {
     "vocab_size": 101,
@@ -72,7 +74,10 @@ def test_the_cache_changes_no_answer_in_float64(artifacts, family):
 
 
 def test_the_kinds_are_those_that_generate_takes():
-    kinds = torch_backend.describe().cache_kinds
+    told = torch_backend.describe()
+    kinds = told.cache_kinds
+    assert set(told.cuda_cache_kinds) < set(kinds)
+    assert "fp8" in told.kv_formats
     assert {"dynamic", "static", "quantized"} <= set(kinds)
     for kind in kinds:
         transformers.GenerationConfig(cache_implementation=kind).validate(strict=True)
@@ -135,6 +140,16 @@ def test_a_cache_in_fp8_is_a_byte_an_element_and_close(artifacts, asked):
     assert session.reset(10) == 0  # transformers does not cut it
     assert session.reset() == 0
     session.prefill(tokens)
+
+
+def test_a_tensor_made_of_others_takes_their_bytes():
+    """As quanto's are, whose wrapper has no memory of its own."""
+    one, other = torch.zeros(8, dtype=torch.uint8), torch.zeros(8, dtype=torch.uint8)
+    assert storage_bytes(_tensors({"keys": [TwoTensor(one, other)], "values": one})) == 8 + 8
+
+
+def test_fp8_is_stored_as_it_is_called():
+    assert stored("fp8", CONFIGS["llama"], "bf16") == ("fp8", 0)
 
 
 @pytest.mark.parametrize(

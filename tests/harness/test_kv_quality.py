@@ -57,3 +57,16 @@ def test_it_is_measured_for_quantised_caches_of_trained_weights_only() -> None:
     assert kv_quality.unmeasured(_work()) == "the KV cache is not quantised"
     assert kv_quality.unmeasured(_work(kv_k_format="f16", kv_v_format="f16")) == "the KV cache is not quantised"
     assert "random" in kv_quality.unmeasured(_work(kv_v_format="q8_0"))
+
+
+def test_what_a_quantised_cache_is_compared_with_has_no_quantised_cache() -> None:
+    request = {
+        "kv_k_format": "auto",
+        "kv_v_format": "q8_0",
+        "engine_options": {"cache": "quantized", "torch_mode": "eager"},
+    }
+    full = {"kv_k_format": "auto", "kv_v_format": "auto", "engine_options": {"torch_mode": "eager"}}
+    assert kv_quality.unquantised(request) == full
+    assert request["engine_options"] == {"cache": "quantized", "torch_mode": "eager"}, "the request itself stays"
+    static = {"kv_k_format": "auto", "kv_v_format": "auto", "engine_options": {"cache": "static"}}
+    assert kv_quality.unquantised(static) == static

@@ -11,6 +11,7 @@ import harness
 from backends.base import EngineInfo
 from harness.estimate import Rates
 from harness.machine.hardware import Gpu, Machine
+from harness.plan import Seen
 from harness.progress import Reporter
 from results.schema import COLUMNS
 from results.store import Store
@@ -29,7 +30,8 @@ def _engines_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asking an engine starts a process; most of a plan does not depend on its answer."""
 
     def describe(names: Iterable[str], _: tuple[str, ...]) -> dict[str, EngineInfo]:
-        return dict.fromkeys(names, EngineInfo("1.0", "CPU"))
+        formats = {"mlx": ("4bit",), "llama.cpp": ("q8_0",)}
+        return {name: EngineInfo("1.0", "CPU", quantised_formats=formats.get(name, ())) for name in names}
 
     monkeypatch.setattr("harness.engine_choice.describe", describe)
 
@@ -99,6 +101,11 @@ def test_a_given_output_is_kept(tmp_path: Path) -> None:
         (("torch", "mlx"), ("bf16",), 2),
         ("llama.cpp", ("bf16",), 2 + 2),  # the checkpoint, and the export from it
         (("torch", "llama.cpp"), ("bf16", "f32"), 2 + 2 + 4),
+        ("mlx", ("4bit",), 2 + 13_928_280 / GPT2_MINI_PARAMS),  # the checkpoint, and MLX's own 4-bit file from it
+        (("mlx",), ("bf16", "4bit"), 2 + 13_928_280 / GPT2_MINI_PARAMS),
+        # And llama.cpp's: its Q8_0 has 26 601 240 bytes, and is made from the export.
+        ("llama.cpp", ("q8_0", "8bit"), 2 + 2 + 26_601_240 / GPT2_MINI_PARAMS),
+        ("llama.cpp", ("bf16", "q8_0"), 2 + 2 + 26_601_240 / GPT2_MINI_PARAMS),
     ],
 )
 def test_a_file_that_works_share_is_counted_once(
@@ -106,12 +113,27 @@ def test_a_file_that_works_share_is_counted_once(
     monkeypatch: pytest.MonkeyPatch,
     backends: tuple[str, ...],
     weights: tuple[str, ...],
-    elements_written: int,
+    elements_written: float,
 ) -> None:
     monkeypatch.setenv("TOKENROOF_CACHE", str(tmp_path / "empty"))
     plan = _plan(backends=backends, weights=weights, flash_attn="auto")
-    assert plan.disk_bytes == elements_written * GPT2_MINI_PARAMS
+    assert plan.disk_bytes == round(elements_written * GPT2_MINI_PARAMS)
     assert not (tmp_path / "empty").exists(), "planning writes nothing"
+
+
+@pytest.mark.parametrize(("asked", "near"), [("q4_km", "q4_k_m"), ("bf17", "bf16"), ("5bits", "5bit"), ("Q8", "q8_0")])
+def test_an_unknown_weight_format_is_refused_with_near_ones(asked: str, near: str) -> None:
+    with pytest.raises(harness.UserError, match=rf"^-w {asked}: unknown format '{asked}'; there is .*\b{near}\b"):
+        _plan(weights=asked)
+
+
+@pytest.mark.usefixtures("_engines_are_told")
+def test_an_engine_without_the_format_is_left_out_unless_it_was_named() -> None:
+    plan = _plan(backends=None, weights="q8_0")
+    assert [work.backend for work in plan.works] == ["llama.cpp"]
+    assert "torch left out for gpt2-mini: it has no q8_0 weights (-w); it has f32, f16, bf16" in plan.notes
+    with pytest.raises(harness.UserError, match=r"^torch, gpt2-mini: it has no q8_0 weights"):
+        _plan(backends=("torch", "llama.cpp"), weights="q8_0")
 
 
 @pytest.mark.usefixtures("_engines_are_told")
@@ -164,6 +186,17 @@ def test_a_reason_against_a_named_engine_is_an_error_and_else_a_note() -> None:
     plan = _plan(backends=None, flash_attn="on")
     assert [work.backend for work in plan.works] == ["llama.cpp"]
     assert len([note for note in plan.notes if "torch left out for gpt2-mini" in note]) == 1
+
+
+def test_what_was_seen_before_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("harness.plan.inspect", lambda: pytest.fail("the machine was looked at"))
+    monkeypatch.setattr("harness.engine_choice.describe", lambda *_: pytest.fail("an engine was asked"))
+    machine = Machine("Linux", "a CPU", 2, 2**34, ())
+    kinds = EngineInfo("1.0", "CPU", cache_kinds=("static", "offloaded"), cuda_cache_kinds=("offloaded",))
+    options = harness.Options(models="gpt2-mini", backends="torch", n_prompt=16, cache_kind=("static", "offloaded"))
+    plan = harness.make_plan(options, Seen(machine, {"torch": kinds}))
+    assert [work.settings.cache_kind for work in plan.works] == ["static"]
+    assert ["offloaded cache" in note for note in plan.notes] == [True], "it is left out, though the engine was named"
 
 
 @pytest.mark.usefixtures("_engines_are_told")

@@ -59,8 +59,9 @@ def test_quantised_weights_run_at_every_batch(q8_0: Path, tmp_path: Path) -> Non
 
 
 def _check_fallback(rows: pd.DataFrame, *, crashed: bool) -> None:
-    """On some CPUs two sequences of a quantised model crash llama.cpp, and the rows say what it was survived with."""
+    """On some CPUs a quantised model crashes llama.cpp, at the probe or later; the rest then runs without."""
     settings = rows["engine_settings"].map(json.loads)
-    used = settings.map(lambda each: each["use_extra_bufts"])
-    assert (used == ~(crashed & (rows["batch"] == 2))).all()
-    assert rows["launch"].nunique() == (2 if crashed else 1)
+    used = settings.map(lambda each: each["use_extra_bufts"]).tolist()
+    assert used == sorted(used, reverse=True), "as usual, and after a crash never again"
+    assert crashed == (False in used)
+    assert rows["launch"].nunique() == len(set(used))

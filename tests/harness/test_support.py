@@ -18,7 +18,7 @@ from harness.models.synthesis import synthesise
 from harness.models.tensors import SYNTHESISABLE
 from harness.options import Options
 from harness.plan import make_plan
-from harness.support import clamped, unsupported
+from harness.support import clamped, other_types, unsupported
 from harness.work import Work, combinations
 
 _TINY = {
@@ -88,6 +88,63 @@ def test_an_engine_must_have_code_for_the_family() -> None:
     old = EngineInfo("1.0", "CPU", model_types=("gpt2", "llama"))
     assert _reason("torch", old, models="llama-3.2-1b") is None
     assert "'qwen3_moe'" in _reason("torch", old, models="qwen3-30b-a3b")
+
+
+@pytest.mark.parametrize(
+    ("backend", "weights", "reason"),
+    [
+        ("llama.cpp", "q4_k_m", None),
+        ("llama.cpp", "4bit", None),
+        ("llama.cpp", "iq2_xs", "iq2_xs (-w) needs an importance matrix of the model's activations"),
+        ("llama.cpp", "6bit", "it has no 6bit weights (-w); it has f32, f16, bf16, q4_k_m, q8_0"),
+        ("mlx", "4bit", None),
+        ("mlx", "4bit-g32", None),
+        ("mlx", "q4_k_m", "it has no q4_k_m weights (-w); it has f32, f16, bf16, 8bit, 4bit"),
+        ("mlx", "nvfp4", "it has no nvfp4 weights (-w)"),
+        ("torch", "4bit", "it has no 4bit weights (-w); it has f32, f16, bf16"),
+        ("torch", "iq2_xs", "it has no iq2_xs weights (-w); it has f32, f16, bf16"),
+    ],
+)
+def test_an_engine_has_the_weight_formats_that_it_told_of(backend: str, weights: str, reason: str | None) -> None:
+    told = {"llama.cpp": ("q4_k_m", "q8_0", "iq2_xs", "q1_0"), "mlx": ("8bit", "4bit", "4bit-g32"), "torch": ()}
+    engine = EngineInfo("1.0", "CPU", quantised_formats=told[backend])
+    found = _reason(backend, engine, models="llama-3.2-1b", weights=weights)
+    assert found is None if reason is None else found.startswith(reason), found
+
+
+def test_a_model_too_small_for_a_block_is_not_quantised(tmp_path: Path) -> None:
+    # Its rows have 16 and 48 numbers; the smallest blocks of llama.cpp have 32, MLX's 4bit has 64.
+    config = PRESETS["llama-3.2-1b"] | _TINY
+    synthesise(config | {"hidden_size": 16, "intermediate_size": 48, "head_dim": 8}, tmp_path / "small")
+    engine = EngineInfo("1.0", "CPU", quantised_formats=("q4_0", "4bit"))
+    small = {"models": str(tmp_path / "small"), "n_prompt": 8, "n_gen": 8}
+    end = "of its matrices, so -w {} would change nothing"
+    assert _reason("llama.cpp", engine, weights="q4_0", **small) == "blocks of 32 numbers divide no row " + end.format(
+        "q4_0"
+    )
+    assert _reason("mlx", engine, weights="4bit", **small) == "blocks of 64 numbers divide no row " + end.format("4bit")
+    assert _reason("mlx", engine, weights="bf16", **small) is None
+
+
+def test_a_kv_cache_is_not_of_the_weights_mixture() -> None:
+    engine = EngineInfo("1.0", "CPU", quantised_formats=("q4_k_m", "6bit"))
+    assert "no q4_k_m KV cache" in _reason("llama.cpp", engine, weights="q4_k_m", kv_k_format="q4_k_m")
+    assert "no 6bit KV cache" in _reason("mlx", engine, weights="6bit", kv_k_format="6bit", kv_v_format="6bit")
+
+
+def test_rows_that_blocks_do_not_divide_are_a_note() -> None:
+    def note(model: str, backend: str, weights: str) -> str | None:
+        engine = EngineInfo("1.0", "CPU", quantised_formats=("q4_k_m", "4bit"))
+        return other_types(_work(backend, Options(models=model, weights=weights), engine))
+
+    assert note("llama-3.2-1b", "llama.cpp", "q4_k_m") is None
+    assert note("gpt2-mini", "mlx", "4bit") is None
+    # 384 wide: 256 does not divide that, 32 does. Of 24 707 352 bytes 20 974 872 are q8_0 and 2 128 896 q5_0, as
+    # llama.cpp's own file has them.
+    assert note("gpt2-mini", "llama.cpp", "q4_k_m") == (
+        "gpt2-mini q4_k_m on llama.cpp: its blocks do not divide the rows of some matrices, which are "
+        "q8_0 (85% of all bytes), q5_0 (9% of all bytes)"
+    )
 
 
 def test_layers_cannot_be_on_a_gpu_that_is_forbidden() -> None:

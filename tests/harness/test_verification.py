@@ -53,6 +53,7 @@ def _probe(backend: str, artifact: Path, weights: str = "bf16") -> dict[str, obj
     """Score an artifact's probe in a worker, as a run does, and give the columns that verification reads."""
     request = asdict(LoadRequest(artifact, weights, device="cpu", n_threads=2)) | {"artifact": str(artifact)}
     job = {"task": "run", "backend": backend, "request": request, "window": None, "seed": 1, "cases": []}
+    job |= {"unquantised": None, "demand": None, "allow_partial": False}
     with Worker(job) as worker:
         events = {event["event"]: event for event in worker.events(120)}
     assert "probe" in events, events

@@ -8,7 +8,8 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "columns.md"
 # Columns whose float is a ratio, and those whose unit does not end their name.
 RATIOS = {"mbu", "mfu", "kv_quality_top1"}
 OTHER_UNITS = {
-    "probe_nll": "nats", "kv_quality_kl": "nats", "temp_c_max": "°C", "cpu_busy_other_pct": "%", "energy_j": "J",
+    "weight_bits": "bit", "probe_nll": "nats", "kv_quality_kl": "nats", "temp_c_max": "°C", "cpu_busy_other_pct": "%",
+    "energy_j": "J",
 }  # fmt: skip
 
 

@@ -135,6 +135,17 @@ def test_a_probe_that_is_not_a_number_verifies_nothing() -> None:
     assert rows["verified"].tolist() == ["no", "yes", "yes"]
 
 
+def test_quantised_weights_are_not_held_against_others() -> None:
+    # llama.cpp's and MLX's 4 bits are not the same numbers, and bf16 is other work: only the two bf16 rows meet.
+    q4 = row("llama.cpp", part(30, 4), weights_id="q", weight_format="q4_k_m")
+    mlx4 = row("mlx", part(3, 40), weights_id="m", weight_format="4bit")
+    rows = verdicts(row("torch"), row("llama.cpp"), q4, mlx4)
+    assert rows["verified"].iloc[:2].tolist() == ["yes", "yes"]
+    assert rows["verified"].iloc[2:].isna().all()
+    why = "no other engine ran the same weights: these are quantised, and each engine quantises in its own way"
+    assert rows["verified_why"].iloc[2:].tolist() == [why, why]
+
+
 @pytest.mark.parametrize(
     ("other", "reason"),
     [

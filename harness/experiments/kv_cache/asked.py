@@ -19,7 +19,7 @@ _QUANTISED = ("q8_0", "q4_0", "8bit", "4bit")
 
 
 class CannotAnswerError(UserError):
-    """None of the engines that were asked for can answer the question of an experiment."""
+    """The question of an experiment cannot be answered with these engines or this model."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import UserError
+from harness.experiments.kv_cache.asked import CannotAnswerError
 from harness.experiments.kv_cache.shapes import written
 from harness.models import synthesis
 from harness.models.hf_config import read_config
@@ -23,7 +23,7 @@ def runs(asked: Asked) -> list[Options]:
     """Decode alone at several depths, with synthetic weights.
 
     Raises:
-        UserError: the model's heads cannot be regrouped.
+        CannotAnswerError: the model's heads cannot be regrouped.
     """
     cases = tuple(Case(depth, 0, asked.n_steps) for depth in asked.depths)
     models = tuple(path for model in asked.options.models for path in variants(model))
@@ -34,7 +34,7 @@ def variants(model: str) -> list[str]:
     """Directories of models that differ in their KV heads alone; written to the cache where it lacks them.
 
     Raises:
-        UserError: the model is none whose configuration names its KV heads.
+        CannotAnswerError: the model is none whose configuration names its KV heads.
     """
     config = _config(model)
     name = resolve_shape(model).name
@@ -51,12 +51,14 @@ def groupings(n_heads: int) -> list[int]:
 def _config(model: str) -> dict[str, Any]:
     source = resolve_shape(model)
     if source.origin == "gguf":
-        raise UserError(f"{model}: --experiment heads makes models of other shapes; give a preset or a directory")
+        raise CannotAnswerError(
+            f"{model}: --experiment heads makes models of other shapes; give a preset or a directory"
+        )
     config = dict(PRESETS[model] if source.path is None else read_config(source.path))
     if config["model_type"] == "gpt2":
         return _as_llama(config)
     if _KV_HEADS not in config:
-        raise UserError(f"{model}: its configuration has no {_KV_HEADS}, so its heads cannot be regrouped")
+        raise CannotAnswerError(f"{model}: --experiment heads needs {_KV_HEADS} in its configuration")
     return {key: value for key, value in config.items() if key != synthesis.SYNTHETIC_KEY}
 
 

@@ -19,7 +19,9 @@ def runs(asked: Asked) -> list[Options]:
     """
     several = {backend: info.cache_kinds for backend, info in asked.engines.items() if info.cache_kinds}
     asked.answered_by(several, "kinds", "it has one kind of cache; torch has several")
-    cases = tuple(Case(depth, asked.n_prompt, asked.n_steps) for depth in (0, asked.depths[-1] - asked.n_prompt))
+    deepest = asked.depths[-1]
+    n_prompt = min(asked.n_prompt, deepest // 2)
+    cases = tuple(Case(depth, n_prompt, asked.n_steps) for depth in (0, deepest - n_prompt))
     return [
         asked.run(backends=(backend,), cases=cases, cache_kind=("auto", *kinds)) for backend, kinds in several.items()
     ]

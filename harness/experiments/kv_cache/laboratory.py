@@ -59,16 +59,15 @@ def prepare(
     prepared = []
     for name in names:
         try:
-            runs = EXPERIMENTS[name](asked)
+            plans = tuple(_plan(each, whole, engines) for each in EXPERIMENTS[name](asked))
         except CannotAnswerError as error:
-            if len(names) == 1:
-                raise
             asked.notes.append(str(error))
             continue
-        plans = tuple(_plan(each, whole, engines) for each in runs)
         if obstacle := next((plan.obstacle for plan in plans if plan.obstacle), None):
             raise UserError(f"--experiment {name}: {obstacle}")
         prepared.append(Experiment(name, plans))
+    if not prepared:
+        raise UserError("; ".join(asked.notes))
     return _noted(prepared, (*whole.notes, *asked.notes))
 
 
@@ -79,8 +78,6 @@ def _plan(options: Options, whole: Plan, engines: Mapping[str, EngineInfo]) -> P
 
 def _noted(prepared: list[Experiment], notes: tuple[str, ...]) -> list[Experiment]:
     """The same, with notes that are told before the first of them runs."""
-    if not prepared:
-        raise UserError("; ".join(notes))
     first = prepared[0]
     begin = replace(first.plans[0], notes=(*notes, *first.plans[0].notes))
     return [replace(first, plans=(begin, *first.plans[1:])), *prepared[1:]]

@@ -15,7 +15,7 @@ _BATCHES = (1, 2)
 
 def runs(asked: Asked) -> list[Options]:
     """One step at each depth, so that the cache is filled and little time is spent."""
-    cases = tuple(Case(depth, 1, 2, batch) for batch in _BATCHES for depth in (*asked.depths,))
+    cases = tuple(Case(depth, 0, 1, batch) for batch in _BATCHES for depth in asked.depths)
     return [
         asked.with_kv_format(backend, kv_format, cases=cases)
         for backend in asked.engines

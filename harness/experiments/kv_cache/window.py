@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backends.registry import BACKENDS
-from harness.errors import UserError
+from harness.experiments.kv_cache.asked import CannotAnswerError
 from harness.experiments.kv_cache.shapes import written
 from harness.models.presets import PRESETS
 from harness.models.source import resolve_shape
@@ -24,12 +24,12 @@ def runs(asked: Asked) -> list[Options]:
     """Decode alone at a depth within the window and at two past it; beside it the same shape without a window.
 
     Raises:
-        UserError: the model is none whose shape a model with a window can have.
-        CannotAnswerError: llama.cpp alone: no model of a family that it reads with a window is made here.
+        CannotAnswerError: llama.cpp alone, for which no model with a window is made here; or no model can have a
+            window in this one's shape.
     """
     engines = [name for name in asked.engines if BACKENDS[name].artifact == "hf"]
     asked.answered_by(engines, "window", "no model with a window is made here that it could read")
-    window = asked.depths[-1] // 4
+    window = max(1, asked.depths[-1] // 4)
     cases = tuple(Case(depth, 0, asked.n_steps) for depth in asked.depths)
     return [
         asked.run(
@@ -46,7 +46,7 @@ def variants(model: str, window: int, backend: str) -> list[str]:
     """Directories of two models as wide and deep as one: with that window, and with one as long as the context.
 
     Raises:
-        UserError: the model has no attention or no dense networks.
+        CannotAnswerError: the model has no attention or no dense networks.
     """
     source = resolve_shape(model)
     shape = source.architecture
@@ -58,7 +58,7 @@ def variants(model: str, window: int, backend: str) -> list[str]:
 def _config(model: str, shape: Architecture) -> dict[str, Any]:
     attention, network = shape.layers[0].mixer, shape.layers[0].feed_forward
     if not isinstance(attention, Attention) or not network.d_ff:
-        raise UserError(f"{model}: --experiment window needs a model of attention and dense networks")
+        raise CannotAnswerError(f"{model}: --experiment window needs a model of attention and dense networks")
     return PRESETS["mistral-7b"] | {
         "vocab_size": shape.vocab_size,
         "hidden_size": shape.d_model,

@@ -112,6 +112,16 @@ def test_models_of_other_heads_have_the_same_shape() -> None:
     assert variants("gpt2-mini") == paths, "they are written once"
 
 
+@pytest.mark.parametrize("text", [(1, 2), (200, 8), (8, 200)])
+def test_every_text_has_cases_that_can_be_run(text: tuple[int, int]) -> None:
+    asked = Asked(Options(models="gpt2-mini", backends=tuple(ENGINES)), ENGINES, *text)
+    for name in set(EXPERIMENTS) - {"heads", "window"}:
+        for case in (case for run in EXPERIMENTS[name](asked) for case in run.cases or ()):
+            assert min(case.n_depth, case.n_prompt, case.n_gen) >= 0, name
+            assert case.n_outputs > 0, name
+            assert case.context_tokens <= sum(text), name
+
+
 def test_every_experiments_text_fits_the_context() -> None:
     for name in set(EXPERIMENTS) - {"heads", "window"}:
         assert all(case.context_tokens <= 240 for run in _runs(name) for case in run.cases), name

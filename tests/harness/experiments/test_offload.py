@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from harness.errors import UserError
-from harness.experiments.offload import is_faster, offload, points
+from harness.experiments.offload import is_faster, is_knee, offload, points
 from harness.options import Options
 from harness.progress import Reporter
 from reports.offload import sweep_of
@@ -41,6 +41,15 @@ def test_faster_is_more_than_both_vary() -> None:
     assert not is_faster(_rows(_0=[9, 10, 11], _8=[3, 4, 5]), 0, 8)
     assert is_faster(_rows(_0=[10], _8=[10.1]), 0, 8)
     assert not is_faster(_rows(_0=[10]), 0, 8)  # the point failed
+
+
+def test_the_knee_is_where_neither_this_point_nor_the_last_is_faster() -> None:
+    slow_in_between = _rows(_0=[10], _8=[10], _32=[60])
+    assert not is_knee(slow_in_between, 0, 8, 32)  # noise at the second point hides no six times faster last
+    over_full = _rows(_0=[10], _8=[20], _16=[20], _32=[12])
+    assert not is_knee(over_full, 0, 8, 32)
+    assert is_knee(over_full, 8, 16, 32)
+    assert is_knee(_rows(_0=[10], _8=[9], _32=[5]), 0, 8, 32)
 
 
 def test_a_real_sweep_reads_from_each_memory_what_lies_there(tier: str, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import ctypes
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from harness.models.presets import PRESETS
 from harness.roofline.hf_config import from_hf_config
 from harness.roofline.mixtures import MIXTURES
-from harness.roofline.nominal import WEIGHT_FORMATS, nominal_weights
+from harness.roofline.nominal import WEIGHT_FORMATS, is_quantised, misfits, nominal_weights
 from harness.roofline.traffic import parameter_count
 from harness.roofline.weights import Use, Weights
 
@@ -227,6 +227,7 @@ def _write_header(path: Path, arch: str, keys: dict[str, float], table: dict[str
 
 
 _TENSOR = re.compile(r"\] (\S+) +- \[([\d, ]+)\], type = +(\w+), size = [^\n(]*(?:\((\w+)\))?\n")
+_FALLBACK = re.compile(r"warning: (\S+) +- ncols .*falling back to +(\w+)")
 _SIZES = {kind.name.lower(): size for kind, size in gguf.GGML_QUANT_SIZES.items()}
 _NEEDS_IMPORTANCE = {"q2_k_s", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq2_m", "iq3_xxs"}
 
@@ -464,6 +465,38 @@ def test_deepseeks_latent_attention(mixture: str, tmp_path: Path, log: list[str]
     theirs = _matrices(_llama_cpp_bytes(path, mixture, log))
     ours = nominal_weights(from_hf_config(_DEEPSEEK), mixture)
     assert _our_bytes(ours) == {name.replace("_shexp", ""): n_bytes for name, n_bytes in theirs.items()}
+
+
+@pytest.mark.parametrize("mixture", MIXTURES)
+def test_misfits_are_what_llama_cpp_itself_calls_fallbacks(mixture: str, tmp_path: Path, log: list[str]) -> None:
+    # 576 wide is 18 blocks of 32 and no whole number of 256; the feed-forward network's 1536 is six of 256.
+    config = PRESETS["llama-2-7b"] | {
+        "hidden_size": 576, "num_hidden_layers": 8, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "intermediate_size": 1536, "vocab_size": 512,
+    }  # fmt: skip
+    path = tmp_path / "model.gguf"
+    _write_header(path, "llama", _llama_keys(config), _llama_table(config))
+    sizes = _llama_cpp_bytes(path, mixture, log)
+    expected: Counter[str] = Counter()
+    for name, element in dict(_FALLBACK.findall("".join(log))).items():
+        expected[element.lower()] += sizes[name]
+    if _SIZES[MIXTURES[mixture]][0] == 256:
+        expected["q8_0"] += sizes["output.weight"]  # by a rule of its own, of which it does not warn
+    found, all_bytes = misfits(from_hf_config(config), mixture)
+    assert found == expected
+    assert all_bytes == nominal_weights(from_hf_config(config), mixture).n_bytes
+
+
+def test_rows_shorter_than_every_block_stay_as_they_are() -> None:
+    # 16 wide, 48 in the feed-forward network: 32 divides neither; 64 wide is enough for blocks of 32 and no more.
+    small = PRESETS["llama-2-7b"] | {"hidden_size": 16, "num_attention_heads": 2, "num_key_value_heads": 2}
+    small |= {"intermediate_size": 48}
+    assert not is_quantised(from_hf_config(small), "q4_0")
+    assert not is_quantised(from_hf_config(small), "4bit")
+    wider = small | {"hidden_size": 32}
+    assert is_quantised(from_hf_config(wider), "q4_k_m")
+    assert is_quantised(from_hf_config(wider), "4bit-g32")
+    assert not is_quantised(from_hf_config(wider), "4bit")
 
 
 def test_experts_are_routed_and_the_rest_is_not() -> None:

@@ -80,6 +80,16 @@ def test_formats(tell: Tell, make_row: Make) -> None:
     assert tell("formats", full, trained)[2].endswith("q8_0: 0.002 (98 %).")
 
 
+def test_packages_that_store_the_same_format_are_told_apart(tell: Tell, make_row: Make) -> None:
+    def row(form: str, stored: str, rate: float) -> dict[str, Any]:
+        asked = {"asked": {"kv_k_format": form, "kv_v_format": form}}
+        return _deep(make_row, rate, kv_k_format=stored, kv_v_format=stored, engine_settings=asked)
+
+    forms = [("auto", "bf16", 40.0), ("quanto", "4bit", 30.0), ("hqq", "4bit", 20.0), ("8bit", "8bit-f32", 10.0)]
+    rates = tell("formats", *(row(*form) for form in forms))[1]
+    assert rates.endswith("bf16: 40.00; 4bit, quanto: 30.00; 4bit, hqq: 20.00; 8bit-f32: 10.00.")
+
+
 def test_heads(tell: Tell, make_row: Make) -> None:
     many = _deep(make_row, 40.0, model="mini-kv6", kv_bytes_per_token=4608, decode_ceiling_tok_s=100.0)
     one = _deep(make_row, 60.0, model="mini-kv1", kv_bytes_per_token=768, decode_ceiling_tok_s=120.0)
