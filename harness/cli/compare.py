@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from harness.cli.choices import Format  # noqa: TC001 typer reads the annotations when it runs
+from harness.cli.choices import Format
 from harness.errors import UserError
 
 if TYPE_CHECKING:

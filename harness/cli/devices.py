@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from harness.cli.choices import Format  # noqa: TC001 typer reads it when it runs
+from harness.cli.choices import Format
 
 if TYPE_CHECKING:
     from harness.machine.device import Device
