@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.ceilings.memories import HOST
 from harness.errors import UserError
 from harness.machine.bandwidth.measured import load_cached
-from harness.memories import HOST
 from harness.models.artifact_weights import artifact_weights
 from harness.models.source import resolve_shape
 from harness.models.tensor_types import tensor_types

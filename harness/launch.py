@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from backends.base import LoadRequest
 from harness import kv_quality
 from harness.machine.conditions.watch import Watch, watch
-from harness.placement_proof import demand_of
 from harness.process import Worker
 from harness.rows import Row, RowWriter, sample
+from harness.tiers.proof import demand_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.ceilings import Ceilings
+    from harness.ceilings.columns import Ceilings
     from harness.clock import Clock
     from harness.models.source import Artifact
     from harness.plan import Plan

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness import kv_quality
-from harness.endpoints import without_hosts
 from harness.metrics import metrics
 from harness.models.tensor_types import tensor_types
 from harness.roofline.nominal import PLAIN
+from harness.tiers.endpoints import without_hosts
 from results.schema import COLUMNS, SCHEMA_VERSION
 
 if TYPE_CHECKING:
-    from harness.ceilings import Ceilings
+    from harness.ceilings.columns import Ceilings
     from harness.machine.conditions.watch import Seen
     from harness.models.source import Artifact
     from harness.plan import Plan

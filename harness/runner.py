@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from backends.registry import BACKENDS
 from harness import prepare, resume
-from harness.ceilings import Ceilings
+from harness.ceilings.columns import Ceilings
+from harness.ceilings.memories import memories
 from harness.clock import Clock
-from harness.endpoints import answers
 from harness.errors import UserError
 from harness.launch import Launch
 from harness.machine.conditions import before
-from harness.memories import memories
 from harness.models import cache
 from harness.process import WorkerDiedError
 from harness.progress import ConsoleReporter, Reporter
+from harness.tiers.endpoints import answers
 from results import samples
 from results.read import read
 from results.store import Store

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from backends.registry import BACKENDS
 from harness import estimate
-from harness.endpoints import shown
 from harness.machine.hardware import physical_cores
 from harness.models.source import n_params, native_format, weight_bytes
 from harness.quantise import names
 from harness.roofline.nominal import PLAIN
+from harness.tiers.endpoints import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,16 +26,17 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from backends.base import BackendError, LoadRequest, OutOfMemoryError
 from backends.registry import BACKENDS
-from harness import kv_quality, lend, measure, probe
+from harness import kv_quality, measure, probe
 from harness.machine import nvml
 from harness.machine.bandwidth import in_worker
 from harness.machine.bandwidth.document import to_document
 from harness.machine.conditions import energy
 from harness.machine.conditions.window import Window
 from harness.machine.memory import HostPeak
-from harness.placement_proof import Demand, unkept
 from harness.quantise.in_worker import quantise
 from harness.selfcheck import check_answers, expected_logits
+from harness.tiers import lend
+from harness.tiers.proof import Demand, unkept
 from harness.workload import Case, sha256, token_stream
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ def import_(
     """Make rows of what other tools measured: files are recognised by what they hold."""
     import pandas as pd
 
-    from harness.imported import complete, complete_published
+    from harness.ceilings.imported import complete, complete_published
     from results.formats import format_of, write
     from results.importers import import_file
     from results.importers.published import published_rows

@@ -64,7 +64,7 @@ def _require_libraries() -> None:
 
 
 def _add_published(gathered: Gathered) -> Gathered:
-    from harness.imported import complete_published
+    from harness.ceilings.imported import complete_published
     from reports.gather import with_published
     from results.importers.published import published_rows
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from harness.endpoints import is_loopback
 from harness.errors import UserError
+from harness.tiers.endpoints import is_loopback
 
 
 def serve_tier(

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from harness.endpoints import answers
+from harness.tiers.endpoints import answers
 
 TOKENROOF = Path(sys.executable).with_name("tokenroof")
 

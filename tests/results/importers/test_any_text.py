@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.imported import complete
+from harness.ceilings.imported import complete
 from results.errors import ResultsError
 from results.formats import write
 from results.importers import import_text

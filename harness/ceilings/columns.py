@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.memories import HOST, is_remote
-from harness.memory_use import MemoryUse, measured_rate, spec_rate
+from harness.ceilings.memories import HOST, is_remote
+from harness.ceilings.memory_use import MemoryUse, measured_rate, spec_rate
 from harness.models.artifact_weights import artifact_weights, weights_of
-from harness.placed import placed
 from harness.roofline.ceiling import prefill_ceiling
 from harness.roofline.formats import element_bytes
 from harness.roofline.recompute import recompute_ceiling
 from harness.roofline.traffic import kv_bytes_per_token, prefill_flops
-from harness.tiers_column import tiers_column
+from harness.tiers.column import tiers_column
+from harness.tiers.placed import placed
 from results.schema import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.memories import DeviceMemory
+    from harness.ceilings.memories import DeviceMemory
     from harness.models.source import Artifact
     from harness.roofline.ceiling import Share
     from harness.roofline.weights import Weights

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from harness.memory_use import measured_rate, spec_rate
+from harness.ceilings.memory_use import measured_rate, spec_rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.memories import DeviceMemory
-    from harness.memory_use import MemoryUse
+    from harness.ceilings.memories import DeviceMemory
+    from harness.ceilings.memory_use import MemoryUse
 
 Values = dict[str, Any]
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from backends.base import Accelerator, EngineInfo
+from harness.ceilings.memories import HOST, is_remote, memories
 from harness.estimate import Rates
 from harness.machine.bandwidth import measured as bandwidth
 from harness.machine.hardware import inspect
-from harness.memories import HOST, is_remote, memories
 from harness.models.source import resolve
 from harness.options import Options
 from harness.progress import Reporter

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.ceilings.imported import complete, complete_published
 from harness.errors import UserError
-from harness.imported import complete, complete_published
 from harness.machine.catalog import find
 from results.importers import import_file, import_text
 from results.importers.published import published_rows
 
-DATA = Path(__file__).parents[1] / "results" / "importers" / "data"
+DATA = Path(__file__).parents[2] / "results" / "importers" / "data"
 
 
 def row(label: str, size: int, params: int, *, depth: int = 0, gpu: str = "NVIDIA GeForce RTX 4080", **more: int):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from harness.memories import HOST
+from harness.ceilings.memories import HOST
 from harness.roofline.parts import WHOLE, Part
 from harness.roofline.placement import offloaded
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.memories import HOST, DeviceMemory
+from harness.ceilings.memories import HOST, DeviceMemory
 from harness.roofline.ceiling import Memory, Share, decode_ceiling
 from harness.roofline.parts import Part
 from harness.roofline.traffic import kv_read_bytes
@@ -17,9 +17,9 @@ from harness.roofline.traffic import kv_read_bytes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from harness.placed import Placed
     from harness.roofline.ceiling import Ceiling
     from harness.roofline.weights import Weights
+    from harness.tiers.placed import Placed
     from harness.workload import Case
 
 Bandwidth = Callable[[DeviceMemory, float], float | None]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from backends.base import BackendError
 from backends.registry import BACKENDS
-from harness.endpoints import answers
+from harness.tiers.endpoints import answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from backends.base import Accelerator, EngineInfo
-from harness.ceilings import CEILING, Ceilings
+from harness.ceilings.columns import CEILING, Ceilings
+from harness.ceilings.memories import HOST, DeviceMemory
 from harness.estimate import Rates
 from harness.machine.bandwidth.curve import Curve, Measured, Point, Rate
-from harness.memories import HOST, DeviceMemory
 from harness.models.source import Artifact, prepare, resolve
 from harness.options import Options
 from harness.work import Work, combinations

@@ -10,9 +10,9 @@ from harness.estimate import Rates
 from harness.models.presets import PRESETS
 from harness.models.source import resolve
 from harness.options import Options
-from harness.placement_proof import Demand, demand_of, unkept
 from harness.roofline.hf_config import from_hf_config
 from harness.roofline.nominal import nominal_weights
+from harness.tiers.proof import Demand, demand_of, unkept
 from harness.work import Work, combinations
 
 MODEL = "qwen3-30b-a3b"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.endpoints import answers, is_loopback, shown, without_hosts
+from harness.tiers.endpoints import answers, is_loopback, shown, without_hosts
 
 
 @pytest.mark.parametrize(

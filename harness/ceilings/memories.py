@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from backends.registry import BACKENDS
-from harness.endpoints import without_hosts
 from harness.errors import UserError
 from harness.machine.bandwidth import measured as bandwidth
 from harness.machine.engines import describe
 from harness.machine.spec import spec_bandwidth
+from harness.tiers.endpoints import without_hosts
 
 if TYPE_CHECKING:
     from backends.base import Accelerator
