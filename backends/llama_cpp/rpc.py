@@ -59,7 +59,7 @@ def split_endpoint(endpoint: str) -> tuple[str, int]:
     """
     host, _, port = endpoint.partition(":")
     if not (host.strip() and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
-        raise BackendError(f"{endpoint!r} is no endpoint: write HOST:PORT, as in 127.0.0.1:50052")
+        raise BackendError(f"{endpoint!r} is no endpoint: write HOST:PORT, as in 127.0.0.1:50052 (IPv4)")
     return host, int(port)
 
 

@@ -129,7 +129,7 @@ def test_kinds_that_cannot_run_here_are_left_out_beforehand(model_cache: Path, t
         (["kv-cache", "--experiment", "reuse", "--prefix", "0,239"], "--prefix 239: the prompt has 239 tokens"),
         (["kv-cache", "--experiment", "kinds", "--backend", "llama.cpp"], "torch has several"),
         (["kv-cache", "--experiment", "window", "--backend", "llama.cpp"], "no model with a window is made here"),
-        (["kv-cache", "-w", "q4_0"], "-w q4_0: give one of bf16"),
+        (["kv-cache", "-w", "q9"], "-w q9: unknown format 'q9'"),
         (["run", "-m", "gpt2-mini", "--kv-cache", "off", "-d", "8"], "without a cache there are no tokens in it"),
         (
             ["run", "-m", "gpt2-mini", "--kv-cache", "prefix", "-p", "0", "-n", "4"],

@@ -24,7 +24,7 @@ def tokenroof(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
         (["run", "-p", "many"], r"-p many: 'many' is not a number or a range"),
         (["run", "-p", "0", "-n", "0"], r"nothing to measure"),
         (["run", "-B", "0"], r"-B 0: 0 is too small"),
-        (["run", "-w", "q9"], r"-w q9: 'q9' is none of bf16, f16, f32"),
+        (["run", "-w", "q9"], r"-w q9: unknown format 'q9'"),
         (["run", "-fa", "maybe"], r"-fa maybe"),
         (["run", "-ctk", "q3"], r"-ctk q3"),
         (["run", "-r", "0"], r"-r"),

@@ -34,7 +34,7 @@ def test_a_sweep_over_a_tier_on_loopback(tier: str, tmp_path: Path) -> None:
         (["-m", "gpt2-mini", "--rpc", "127.0.0.1:1"], "no tier answers at 127.0.0.1:1"),
         (["-m", "gpt2-mini", "--rpc", "here"], "HOST:PORT"),
         (["-m", "gpt2-mini", "--device", "cpu"], "--device cpu leaves no memory to offload to"),
-        (["-m", "gpt2-mini", "-w", "q9"], "-w q9: give one of bf16"),
+        (["-m", "gpt2-mini", "-w", "q9"], "-w q9: unknown format 'q9'"),
         (["-m", "gpt2-minni"], "gpt2-mini"),
         ([], "-m"),
     ],
