@@ -170,6 +170,7 @@ def test_quantised_weights_conform_without_repacking(model, tmp_path, weight_for
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.usefixtures("only_the_host")
 def test_logits_are_those_of_llama_cpp_pythons_own_class(model, request_for, open_session):
     tokens = tokens_of(1, 40)
     reference = engine.Llama(str(model), n_ctx=256, logits_all=True, n_threads=1, verbose=False)

@@ -19,6 +19,8 @@ from harness.models.gguf_export import export
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("only_the_host")
+
 TEXTS = ("the rest of it, in 1234 ways!", "Is this\n\n  what they'll   mean?", "naïve café → 数字 🙂", "x")
 
 

@@ -54,6 +54,7 @@ def test_a_preset_is_synthesised_once(hf: source.Artifact) -> None:
     assert reports == []
 
 
+@pytest.mark.usefixtures("only_the_host")
 def test_the_export_has_the_same_weights_and_llama_cpp_loads_it(hf: source.Artifact, gguf: source.Artifact) -> None:
     assert gguf.weights_id == hf.weights_id
     loaded = llama_cpp.Llama(str(gguf.path), n_ctx=8, verbose=False)
