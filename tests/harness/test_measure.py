@@ -67,7 +67,8 @@ def test_known_rates_are_recovered_within_one_percent(case: Case) -> None:
     ]
     # Whatever else runs on the machine only adds time, so the fastest repetition is the one to hold to it.
     assert max(row["decode_tok_s"] for row in rows) == pytest.approx(case.batch / itl_s, rel=0.01)
-    assert min(row["itl_p50_s"] for row in rows) == pytest.approx(itl_s, rel=0.01)
+    # The simulated engine makes up for a step that came late, so a disturbed repetition has shorter ones too.
+    assert np.median([row["itl_p50_s"] for row in rows]) == pytest.approx(itl_s, rel=0.01)
     if case.n_prompt:
         assert min(row["ttft_s"] for row in rows) == pytest.approx(ttft_s, rel=0.01)
         assert max(row["prefill_tok_s"] for row in rows) == pytest.approx(16 / ttft_s, rel=0.01)
