@@ -217,6 +217,9 @@ def _gemma2(**shape: Any) -> Config:
         max_position_embeddings=8192,
         rope_theta=10000.0,
         sliding_window=4096,
+        query_pre_attn_scalar=256,
+        attn_logit_softcapping=50.0,
+        final_logit_softcapping=30.0,
         **shape,
     )
 
@@ -228,10 +231,22 @@ def _gemma3(**shape: Any) -> Config:
         vocab_size=262208,
         max_position_embeddings=131072,
         rope_theta=1000000.0,
+        rope_local_base_freq=10000.0,
+        rope_scaling={"rope_type": "linear", "factor": 8.0},
         sliding_window=1024,
         sliding_window_pattern=6,
-        **shape,
+        **{"query_pre_attn_scalar": 256, **shape},
     )
+
+
+def _small_gemma3(**shape: Any) -> Config:
+    """Those that only read: a shorter window and context, and a RoPE that is not stretched."""
+    return _gemma3(heads=(4, 1), head_dim=256, **shape) | {
+        "vocab_size": 262144,
+        "max_position_embeddings": 32768,
+        "rope_scaling": None,
+        "sliding_window": 512,
+    }
 
 
 def _gemma4(global_kv_heads: int, **shape: Any) -> Config:
@@ -326,9 +341,13 @@ PRESETS: dict[str, Config] = {
     "mixtral-8x7b": _mixtral(layers=32, width=4096, feed_forward=14336, heads=(32, 8)),
     "phi-4": _phi4(layers=40, width=5120, feed_forward=17920, heads=(40, 10)),
     "gemma-2-9b": _gemma2(layers=42, width=3584, feed_forward=14336, heads=(16, 8), head_dim=256),
+    "gemma-3-270m": _small_gemma3(layers=18, width=640, feed_forward=2048),
+    "gemma-3-1b": _small_gemma3(layers=26, width=1152, feed_forward=6912),
     "gemma-3-4b": _gemma3(layers=34, width=2560, feed_forward=10240, heads=(8, 4), head_dim=256),
     "gemma-3-12b": _gemma3(layers=48, width=3840, feed_forward=15360, heads=(16, 8), head_dim=256),
-    "gemma-3-27b": _gemma3(layers=62, width=5376, feed_forward=21504, heads=(32, 16), head_dim=128),
+    "gemma-3-27b": _gemma3(
+        layers=62, width=5376, feed_forward=21504, heads=(32, 16), head_dim=128, query_pre_attn_scalar=168
+    ),
     "gemma-4-31b": _gemma4(4, layers=60, width=5376, feed_forward=21504, heads=(32, 16)),
     "gemma-4-26b-a4b": _gemma4(
         2,

@@ -163,21 +163,26 @@ def distribution(spec: TensorSpec, n_layers: int, embedding_std: float) -> Distr
     """
     unit = 1 / math.sqrt(spec.fan_in)
     residual = embedding_std * unit / math.sqrt(2 * n_layers)
-    return {
+    # Gemma's, which multiplies its embedding by the root of the width.
+    residual_norm = embedding_std * math.sqrt(spec.shape[0] / (2 * n_layers))
+    mean, std = {
         Role.EMBEDDING: Distribution(0.0, embedding_std),
         Role.LM_HEAD: Distribution(0.0, _LOGIT_STD * unit),
         Role.NORM: Distribution(1.0, 0.2),
         # Of either sign: else a tied LM head sees its own embedding again, and every token predicts itself.
         Role.FINAL_NORM: Distribution(0.0, 1.0),
         Role.QK_NORM: Distribution(_QUERY_KEY_STD, 0.3),
+        Role.RESIDUAL_NORM: Distribution(residual_norm, 0.2 * residual_norm),
         Role.ATTENTION_INPUT: Distribution(0.0, _QUERY_KEY_STD * unit),
         Role.ATTENTION_OUTPUT: Distribution(0.0, _ATTENTION_STD / _QUERY_KEY_STD * residual),
+        Role.NORMED_OUTPUT: Distribution(0.0, unit),
         Role.ROUTER: Distribution(0.0, _ROUTER_STD * unit),
         Role.MLP_INPUT: Distribution(0.0, unit),
         Role.MLP_OUTPUT: Distribution(0.0, _MLP_STD / _ACTIVATION_RMS * residual),
         Role.BIAS: Distribution(0.0, 1.0),
         Role.RESIDUAL_BIAS: Distribution(0.0, 0.3 * embedding_std),
     }[spec.role]
+    return Distribution(mean - spec.added, std)
 
 
 def _shards(specs: Sequence[TensorSpec]) -> list[list[TensorSpec]]:

@@ -54,6 +54,7 @@ FORMATS = {
     "bf16": ElementFormat(1, 2),
     "fp8": ElementFormat(1, 1),
     "int8": ElementFormat(1, 1),
+    "int4": ElementFormat(128, 64 + 4),  # torchao's usual group, with a scale and a zero point of 16 bits
     "q8_0": ElementFormat(32, 34),
     "q5_1": ElementFormat(32, 24),
     "q5_0": ElementFormat(32, 22),

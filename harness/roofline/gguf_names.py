@@ -79,6 +79,7 @@ NAMES = {
     "llama": Names("llama", _DENSE, _ROUTING),
     "mistral3": Names("ministral3", _DENSE),
     "olmo2": Names("olmo2", _DENSE),
+    "phi2": Names("phi", _DENSE),
     "phi3": Names("phi3", _DENSE, _WINDOW),
     "qwen2": Names("qwen2", _DENSE),
     "qwen2moe": Names("qwen2_moe", _DENSE | _EXPERTS | _SHARED_EXPERT),

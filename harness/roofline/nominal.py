@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PLAIN = ("f32", "f16", "bf16")
 _MLX = frozenset(name for name in FORMATS if "bit" in name or name.endswith("-mlx"))
-_CHECKPOINT = {"fp8": "fp8", "int8": "int8", "nvfp4": "nvfp4", "mxfp4_bf16": "mxfp4"}
+_CHECKPOINT = {"fp8": "fp8", "int8": "int8", "int4": "int4", "nvfp4": "nvfp4", "mxfp4_bf16": "mxfp4"}
 ALIASES = {"mxfp4": "mxfp4_moe", "q5_k": "q5_k_m", "q4_k": "q4_k_m", "q3_k": "q3_k_m"}
 """Mixtures by other names, which are llama-quantize's own."""
 

@@ -144,6 +144,12 @@ def _share_read(network: FeedForward, draws: int) -> float:
     return float(1 - (1 - network.n_experts_used / network.n_experts) ** draws)
 
 
+def expected_experts(arch: Architecture, draws: int) -> float:
+    """Distinct experts that so many independent tokens read in a layer: the mean over the layers that have any."""
+    networks = [layer.feed_forward for layer in arch.layers if layer.feed_forward.n_experts]
+    return sum(network.n_experts * _share_read(network, draws) for network in networks) / len(networks)
+
+
 def tensors_of(arch: Architecture) -> tuple[Tensor, ...]:
     """Every tensor that a shape calls for, a tied one once."""
     table = arch.vocab_size * arch.d_model

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backends.registry import BACKENDS
 from harness.experiments.kv_cache.asked import CannotAnswerError
 from harness.experiments.kv_cache.shapes import written
 from harness.models.presets import PRESETS
@@ -24,11 +23,8 @@ def runs(asked: Asked) -> list[Options]:
     """Decode alone at a depth within the window and at two past it; beside it the same shape without a window.
 
     Raises:
-        CannotAnswerError: llama.cpp alone, for which no model with a window is made here; or no model can have a
-            window in this one's shape.
+        CannotAnswerError: no model can have a window in this one's shape.
     """
-    engines = [name for name in asked.engines if BACKENDS[name].artifact == "hf"]
-    asked.answered_by(engines, "window", "no model with a window is made here that it could read")
     window = max(1, asked.depths[-1] // 4)
     cases = tuple(Case(depth, 0, asked.n_steps) for depth in asked.depths)
     return [
@@ -36,9 +32,11 @@ def runs(asked: Asked) -> list[Options]:
             backends=(name,),
             models=tuple(path for model in asked.options.models for path in variants(model, window, name)),
             cache_kind=("auto", *({_CAPPED} & {*asked.engines[name].cache_kinds})),
+            # llama.cpp keeps a physical batch beside the window.
+            n_ubatch=tuple(min(n, window) for n in asked.options.n_ubatch),
             cases=cases,
         )
-        for name in engines
+        for name in asked.engines
     ]
 
 
@@ -51,15 +49,17 @@ def variants(model: str, window: int, backend: str) -> list[str]:
     source = resolve_shape(model)
     shape = source.architecture
     whole = shape.max_context or PRESETS["mistral-7b"]["max_position_embeddings"]
-    config = _config(model, shape) | {"max_position_embeddings": whole} | _family(backend, shape.n_layers)
+    config = _family(backend, shape.n_layers) | _sizes(model, shape) | {"max_position_embeddings": whole}
+    if backend == "llama.cpp":  # Gemma's head is its embedding, and its scores are scaled by a key of their own
+        config |= {"tie_word_embeddings": True, "query_pre_attn_scalar": config["head_dim"]}
     return [written(f"{source.name}-window{n}", config | {"sliding_window": n}) for n in (window, whole)]
 
 
-def _config(model: str, shape: Architecture) -> dict[str, Any]:
+def _sizes(model: str, shape: Architecture) -> dict[str, Any]:
     attention, network = shape.layers[0].mixer, shape.layers[0].feed_forward
     if not isinstance(attention, Attention) or not network.d_ff:
         raise CannotAnswerError(f"{model}: --experiment window needs a model of attention and dense networks")
-    return PRESETS["mistral-7b"] | {
+    return {
         "vocab_size": shape.vocab_size,
         "hidden_size": shape.d_model,
         "intermediate_size": network.d_ff,
@@ -72,8 +72,15 @@ def _config(model: str, shape: Architecture) -> dict[str, Any]:
 
 
 def _family(backend: str, n_layers: int) -> dict[str, Any]:
-    """Transformers windows every layer of a Mistral. mlx-lm knows windows in a Llama's layers, but for one at least."""
+    """A family that an engine knows with windows.
+
+    Transformers windows every layer of a Mistral, llama.cpp five of six in a Gemma 3. mlx-lm knows windows in a
+    Llama's layers, but for one at least.
+    """
+    if backend == "llama.cpp":
+        return PRESETS["gemma-3-1b"]
+    mistral = PRESETS["mistral-7b"]
     if backend != "mlx":
-        return {}
+        return mistral
     layer_types = ["sliding_attention"] * (n_layers - 1) + ["full_attention"]
-    return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "layer_types": layer_types}
+    return mistral | {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "layer_types": layer_types}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.roofline.families import decoder, deepseek, gemma4, gpt2, hybrid
+from harness.roofline.families import decoder, deepseek, gemma4, gpt2, hybrid, phi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,6 +70,7 @@ FAMILIES = {
     "mistral": Family(decoder.llama, {"sliding_window": 4096}),
     "mixtral": Family(decoder.mixtral),
     "olmo2": Family(decoder.olmo2),
+    "phi": Family(phi.phi),
     "phi3": Family(decoder.llama),
     "qwen2": Family(decoder.qwen2, _QWEN),
     "qwen2_moe": Family(decoder.qwen2_moe, _QWEN),

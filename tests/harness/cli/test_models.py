@@ -17,14 +17,14 @@ BILLIONS = {
     "llama-2-7b": 6.74, "llama-3.1-8b": 8.03, "llama-3.1-70b": 70.55, "llama-3.2-1b": 1.24, "llama-3.2-3b": 3.21,
     "mistral-7b": 7.25, "qwen3-8b": 8.19, "qwen3-32b": 32.76, "qwen3-30b-a3b": 30.53, "llama-2-70b": 68.98,
     "qwen2.5-7b": 7.62, "qwen2.5-14b": 14.77, "qwen2.5-72b": 72.71, "qwen3-4b": 4.02, "qwen3-14b": 14.77,
-    "qwen3-235b-a22b": 235.09,
+    "qwen3-235b-a22b": 235.09, "mixtral-8x7b": 46.70, "phi-4": 14.66, "gemma-2-9b": 9.24, "gemma-3-4b": 3.88,
+    "gemma-3-12b": 11.77, "gemma-3-27b": 27.01,
 }  # fmt: skip
 PREDICTED_BILLIONS = {
-    "ministral-3-14b": 13.51, "mixtral-8x7b": 46.70, "phi-4": 14.66, "gemma-2-9b": 9.24, "gemma-3-4b": 3.88,
-    "gemma-3-12b": 11.77, "gemma-3-27b": 27.01, "gemma-4-31b": 30.70, "gemma-4-26b-a4b": 25.23, "gpt-oss-20b": 20.91,
+    "ministral-3-14b": 13.51, "gemma-4-31b": 30.70, "gemma-4-26b-a4b": 25.23, "gpt-oss-20b": 20.91,
     "gpt-oss-120b": 116.83, "qwen3.6-27b": 26.90, "qwen3.6-35b-a3b": 34.66, "deepseek-v3": 671.03,
 }  # fmt: skip
-MILLIONS = {"gpt2": 124, "qwen3-0.6b": 596, "gpt2-mini": 25}
+MILLIONS = {"gpt2": 124, "qwen3-0.6b": 596, "gpt2-mini": 25, "gemma-3-270m": 268, "gemma-3-1b": 1000}
 
 
 def _models(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -44,7 +44,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "qwen2": PRESETS["qwen3-8b"] | _SMALL | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]},
     "qwen3": PRESETS["qwen3-8b"] | _SMALL,
     "qwen3_moe": PRESETS["qwen3-30b-a3b"] | _SMALL | _SMALL_EXPERTS,
+    "mixtral": PRESETS["mixtral-8x7b"] | _SMALL,
+    "phi3": PRESETS["phi-4"] | _SMALL | {"pad_token_id": 0},
+    "gemma2": PRESETS["gemma-2-9b"] | _SMALL | {"query_pre_attn_scalar": 64},
+    # MLX needs a layer that sees all tokens.
+    "gemma3": PRESETS["gemma-3-1b"] | _SMALL | {"query_pre_attn_scalar": 64, "sliding_window_pattern": 4},
 }
+_GEMMAS = ("gemma2", "gemma3")
 
 Weights = dict[str, torch.Tensor]
 Logits = NDArray[np.float32]
@@ -137,13 +143,13 @@ def _unpermuted(weights: Weights) -> Weights:
 
 def _without_layer_2(weights: Weights) -> Weights:
     """What a layer adds is zero when its last projections are."""
-    last = re.compile(r"(layers|h)\.2\..*(o_proj|down_proj|c_proj)\.")
+    last = re.compile(r"(layers|h)\.2\..*(o_proj|down_proj|c_proj|w2)\.")
     assert any(map(last.search, weights))
     return {name: torch.zeros_like(tensor) if last.search(name) else tensor for name, tensor in weights.items()}
 
 
 _MISTAKES = {
-    "unpermuted q and k": (_unpermuted, ("llama", "llama-tied", "mistral", "qwen2", "qwen3", "qwen3_moe")),
+    "unpermuted q and k": (_unpermuted, ("llama", "llama-tied", "mistral", "qwen2", "qwen3", "qwen3_moe", *_GEMMAS)),
     "a skipped layer": (_without_layer_2, tuple(FAMILIES)),
     "no query bias": (_change("q_proj.bias", torch.zeros_like), ("qwen2",)),
     "no value bias": (_change("v_proj.bias", torch.zeros_like), ("qwen2",)),
@@ -153,6 +159,8 @@ _MISTAKES = {
     "no bias of the last norm": (_change("ln_f.bias", torch.zeros_like), ("gpt2",)),
     "a transposed weight": (_change("h.1.attn.c_proj.weight", lambda weight: weight.T.contiguous()), ("gpt2",)),
     "no query norm": (_change("q_norm.weight", torch.ones_like), ("qwen3", "qwen3_moe")),
+    "norms as they are stored": (_change("norm.weight", lambda weight: weight - 1), _GEMMAS),
+    "a norm before in place of one after": (_change("post_attention_layernorm", torch.zeros_like), _GEMMAS),
 }
 
 

@@ -14,7 +14,7 @@ from harness.roofline.ceiling import Memory, Share, decode_ceiling, in_parallel,
 from harness.roofline.hf_config import from_hf_config
 from harness.roofline.parts import WHOLE, Part
 from harness.roofline.traffic import decode_flops, kv_read_bytes, prefill_flops
-from harness.roofline.weights import Weight, Weights, tensors_of
+from harness.roofline.weights import Weight, Weights, expected_experts, tensors_of
 
 GB = 1e9
 
@@ -177,6 +177,7 @@ def test_experts() -> None:
     assert one.expected_tok_s == one.tok_s
     assert two.tok_s == pytest.approx(2 * one.tok_s)
     assert 2 * 100e9 / two.expected_tok_s == pytest.approx(two.streamed_bytes + 7.5 * expert_bytes)
+    assert [expected_experts(weights.architecture, batch) for batch in (1, 2)] == [8, 15.5]
 
 
 def test_a_large_batch_is_bound_by_its_flops() -> None:

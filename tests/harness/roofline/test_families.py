@@ -73,6 +73,7 @@ _TINY: dict[str, Config] = {
     "granite": _tiny("granite", "sliding_window", "head_dim", attention_bias=True, mlp_bias=True),
     "mistral": _tiny("mistral"),
     "olmo2": _tiny("olmo2", "sliding_window", "head_dim"),
+    "phi": _tiny("phi", "sliding_window", "head_dim"),
     "smollm3": _tiny("smollm3", "head_dim"),
     "smollm3, windows": _tiny("smollm3", "head_dim", use_sliding_window=True),
     "smollm3, listed": _tiny("smollm3", "head_dim", use_sliding_window=True, no_rope_layers=[1, 1, 1, 0, 1, 0]),

@@ -17,7 +17,7 @@ def test_ggmls_blocks_are_the_packages() -> None:
     shared = ours.keys() & _GGML.keys()
     assert {name: ours[name] for name in shared} == {name: _GGML[name] for name in shared}
     # Ours alone, and the package's that no weights or caches are published in.
-    assert ours.keys() - _GGML.keys() == {"fp8", "int8", "mxfp4-mlx", "nvfp4-mlx", *_MLX}
+    assert ours.keys() - _GGML.keys() == {"fp8", "int8", "int4", "mxfp4-mlx", "nvfp4-mlx", *_MLX}
     assert _GGML.keys() - ours.keys() == {"i8", "i16", "i32", "i64", "q8_1", "q8_k", "q1_0"}
 
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from harness.roofline.architecture import Architecture
 
+pytestmark = pytest.mark.usefixtures("only_the_host")
+
 MIB = 2**20
 SMALLER = {"num_hidden_layers": 2, "vocab_size": 2000, "hidden_size": 512, "intermediate_size": 2048}
 FAMILIES = {

@@ -1,4 +1,4 @@
-"""From a Hugging Face directory to the GGUF file that llama.cpp reads, with the same numbers in it.
+"""Writes the file.
 
 Everything is streamed: tensors are memory-mapped, rearranged as views, and cast and written block by block,
 so no tensor is ever copied as a whole.
@@ -15,19 +15,14 @@ import ml_dtypes
 import numpy as np
 
 from harness.errors import UserError
-from harness.models.gguf_families import (
-    Config,
-    Family,
-    family_of,
-    head_dim,
-    n_experts,
-    n_layers,
-    rope_factors,
-)
-from harness.models.gguf_tokenizer import write_tokenizer
+from harness.models.gguf_export.config import head_dim, n_experts, n_layers
+from harness.models.gguf_export.families import family_of
+from harness.models.gguf_export.rope import rope_tensors
+from harness.models.gguf_export.tokenizer import write_tokenizer
 from harness.models.hf_config import read_config
 from harness.models.safetensors_file import TensorEntry, open_tensor, tensor_table
 from harness.models.synthesis import GGUF_SYNTHETIC_KEY, SYNTHETIC_KEY
+from results.safe_text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +30,9 @@ if TYPE_CHECKING:
 
     from gguf import GGUFWriter, TensorNameMap
     from numpy.typing import NDArray
+
+    from harness.models.gguf_export.config import Config, Hyperparameters
+    from harness.models.gguf_export.families import Family
 
 _DTYPES = {
     "f32": np.dtype(np.float32),
@@ -50,6 +48,9 @@ _BUFFERS = (".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq")
 _EXPERT = re.compile(r"(?<=\.experts)\.(\d+)(?=\.)")
 _ROTATED = re.compile(r"\.[qk]_proj\.")
 _CONV1D = ("attn.c_attn.weight", ".c_proj.weight", ".c_fc.weight")
+# llama.cpp looks for tokens of Phi 3's tokenizer where a model's name says so, and refuses the file without them.
+_PHI3 = re.compile("phi-?3", re.IGNORECASE)
+_PHI3_TOKENS = {"<unk>", "<s>", "</s>", "<|endoftext|>"}
 # Matrices that llama.cpp's own converter keeps at F32, as it does all vectors.
 _F32_MATRICES = re.compile(r"position_embd\.weight|blk\.\d+\.ffn_gate_inp\.weight")
 
@@ -96,16 +97,13 @@ def export(
     hyperparameters = family.hyperparameters(config)
 
     writer = gguf.GGUFWriter(gguf_path, family.architecture)
-    writer.add_name(hf_directory.name)
     writer.add_file_type(gguf.LlamaFileType[_FILE_TYPES[weight_format]])
     if SYNTHETIC_KEY in config:
         writer.add_int64(GGUF_SYNTHETIC_KEY, config[SYNTHETIC_KEY])
-    for key, value in hyperparameters.items():
-        if isinstance(value, float):
-            writer.add_float32(f"{family.architecture}.{key}", value)
-        else:
-            writer.add_uint32(f"{family.architecture}.{key}", value)
-    write_tokenizer(writer, hf_directory, config)
+    _write_hyperparameters(writer, family.architecture, hyperparameters)
+    tokens = write_tokenizer(writer, hf_directory, config)
+    if not _PHI3.search(hf_directory.name) or set(tokens) >= _PHI3_TOKENS:
+        writer.add_name(one_line(hf_directory.name))
     ggml_types = {dtype: gguf.GGMLQuantizationType[name.upper()] for name, dtype in _DTYPES.items()}
     for tensor in tensors:
         writer.add_tensor_info(tensor.name, tensor.shape, tensor.dtype, tensor.n_bytes, ggml_types[tensor.dtype])
@@ -128,6 +126,17 @@ def check_exportable(hf_directory: Path, weight_format: str) -> None:
     family = family_of(config)
     family.hyperparameters(config)
     _layout(hf_directory, config, family, weight_format)
+
+
+def _write_hyperparameters(writer: GGUFWriter, architecture: str, values: Hyperparameters) -> None:
+    for key, value in values.items():
+        name = f"{architecture}.{key}"
+        if isinstance(value, str):
+            writer.add_string(name, value)
+        elif isinstance(value, float):
+            writer.add_float32(name, value)
+        else:
+            writer.add_uint32(name, value)
 
 
 def _gguf() -> Any:
@@ -154,7 +163,7 @@ def _tensors(
     dtype: np.dtype[Any],
 ) -> list[_Tensor]:
     """Every tensor of the GGUF file, in the order of the table; the experts of a layer become one tensor."""
-    tied = config.get("tie_word_embeddings")
+    tied = config.get("tie_word_embeddings", family.fixed.get("tie_word_embeddings"))
     if tied is False and "lm_head.weight" not in table:
         raise UserError("config.json: tie_word_embeddings = False, but there is no tensor lm_head.weight")
     sources: dict[str, dict[str, TensorEntry]] = {}
@@ -168,9 +177,8 @@ def _tensors(
             raise UserError(f"{entry.path}: llama.cpp's {family.architecture!r} has no tensor like {name}")
         sources.setdefault(gguf_name, {})[name] = entry
     tensors = [_tensor(name, entries, config, family, dtype) for name, entries in sources.items()]
-    factors = rope_factors(config, family)
-    if factors is not None:
-        tensors.append(_Tensor("rope_freqs.weight", factors.shape, factors.dtype, [lambda: factors]))
+    for name, factors in rope_tensors(config).items():
+        tensors.append(_Tensor(name, factors.shape, factors.dtype, [partial(np.asarray, factors)]))
     return tensors
 
 
@@ -190,7 +198,8 @@ def _tensor(
         raise UserError(f"{entry.path}: {' and '.join(entries)} are the same tensor to llama.cpp")
     view = partial(_view, first, entry, config, family)
     if len(shape) == 1 or _F32_MATRICES.fullmatch(name):
-        return _Tensor(name, shape, _DTYPES["f32"], [lambda: _cast(view(), dtype)])
+        offset = 1 if family.norms_less_one and name.endswith("norm.weight") else 0
+        return _Tensor(name, shape, _DTYPES["f32"], [lambda: _cast(view(), dtype).astype(np.float32) + offset])
     return _Tensor(name, shape, dtype, [view])
 
 
