@@ -35,6 +35,7 @@ from vs_transformers_generate import SHAPES, build, generate_times, session_time
 from backends import torch as torch_backend
 from backends.base import BackendError, LoadRequest
 from backends.conformance import run as run_conformance
+from backends.torch.devices import choose_device
 from backends.torch.session import TorchSession
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class Check:
             session.reset(depth)
             runs.append(session_times(session, self._tokens(self._prompt), self._gen))
         ttft = statistics.median(times[1] - times[0] for times in runs[1:])
-        self._note(session.mode, depth, ttft, runs[1:])
+        self._note(session.facts().engine_mode, depth, ttft, runs[1:])
 
     def _measure_generate(self, depth: int) -> None:
         prompt = self._tokens(depth + self._prompt)
@@ -258,7 +259,7 @@ def main() -> int:
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        device = torch_backend.choose_device(arguments.device)
+        device = choose_device(arguments.device)
     except BackendError as error:
         print(error)
         return 2

@@ -12,11 +12,13 @@ from mlx_lm.models.cache import can_trim_prompt_cache, trim_prompt_cache
 from mlx_lm.utils import get_total_parameters
 
 from backends.base import BackendError, Facts, Memory, Session
-from backends.mlx import caches, devices, weights
+from backends.mlx import caches, devices, experts, weights
 from backends.mlx.errors import engine_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
     from backends.base import Ids, LoadRequest, Logits
 
@@ -137,6 +139,19 @@ class MlxSession(Session):
                 piece = slice(start, start + _PREFILL_STEP)
                 logits[:, piece] = self._forward(mx.array(tokens[:, piece])).astype(mx.float32)
         return logits
+
+    def experts_hit(self, tokens: Ids, first: int) -> NDArray[np.int64] | None:
+        """By mlx-lm's modules for experts; None for a model that has others."""
+        batch, n = tokens.shape
+        self.allocate(n, batch)
+        if first:
+            self.prefill(tokens[:, :first])
+        counts = []
+        for step in range(first, n):
+            with experts.watched() as seen:
+                self.prefill(tokens[:, step : step + 1])
+            counts.append(experts.distinct(seen))
+        return np.array(counts) if counts[0].size else None
 
     def facts(self) -> Facts:
         """Counted from the loaded arrays; MLX itself describes the device."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -42,8 +43,17 @@ def load(artifact: Path, weight_format: str | None) -> tuple[Any, dict[str, Any]
 
 
 def open_model(artifact: Path) -> tuple[Any, dict[str, Any]]:
-    """mlx-lm's model and its configuration; its weights are read when they are needed."""
-    model, config = load_model(artifact, lazy=True, model_config=_older_names(artifact))
+    """mlx-lm's model and its configuration; its weights are read when they are needed.
+
+    Raises:
+        BackendError: mlx-lm would run code that comes with the model, or would find no file of it.
+    """
+    stated = json.loads((artifact / "config.json").read_text(encoding="utf-8"))
+    if stated.get("model_file") is not None:
+        raise BackendError(f"{artifact.name} needs Python code of its own (model_file), which is never run")
+    if glob.escape(str(artifact)) != str(artifact):
+        raise BackendError(f"{artifact.name}: mlx-lm takes * ? and [ in a path for wildcards; rename the folder")
+    model, config = load_model(artifact, lazy=True, model_config=_older_names(stated))
     return model, config
 
 
@@ -113,14 +123,21 @@ def _cast(model: Any, dtype: mx.Dtype) -> None:
     model.update(tree_map_with_path(cast, model.parameters()))
 
 
-def _older_names(artifact: Path) -> dict[str, Any]:
+def _older_names(config: dict[str, Any]) -> dict[str, Any]:
     """What transformers 5 saves under names that most of mlx-lm's models do not read.
 
     Without `rope_theta` and `rope_scaling` they would take their defaults without a word.
     """
-    config = json.loads((artifact / "config.json").read_text(encoding="utf-8"))
-    older = {"n_ctx": config.get("n_positions"), "num_experts": config.get("num_local_experts")}
+    older = {
+        "n_ctx": config.get("n_positions"),
+        "num_experts": config.get("num_local_experts"),
+        "sliding_window_pattern": config.get("_sliding_window_pattern"),
+    }
     rope = config.get("rope_parameters") or {}
+    if "sliding_attention" in rope:  # Gemma 3 has two
+        older["rope_local_base_freq"] = rope["sliding_attention"].get("rope_theta")
+        rope = rope.get("full_attention") or {}
     if "rope_theta" in rope:
-        older |= {**rope, "rope_scaling": rope}
+        kind = rope.get("rope_type", "default")
+        older |= {**rope, "rope_scaling": None if kind == "default" else {**rope, "type": kind}}
     return {name: value for name, value in older.items() if config.get(name) is None and value is not None}

@@ -22,6 +22,7 @@ from transformers import AttentionInterface
 from transformers.cache_utils import Cache
 
 from backends.base import BackendError
+from backends.torch.softcap import attend_capped
 
 ATTENTION = "tokenroof"
 """The name under which transformers knows `attend`."""
@@ -108,6 +109,7 @@ def attend(
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
     sliding_window: int | None = None,
+    softcap: float | None = None,
     **others: Any,
 ) -> tuple[torch.Tensor, None]:
     """Causal attention of the last `n` tokens, without a mask to read wherever the shapes allow it.
@@ -120,6 +122,7 @@ def attend(
         attention_mask: None, or the step's boolean mask `[1, 1, 1, context]` over a whole buffer.
         scaling: Of the scores; None: one over the root of head_dim.
         sliding_window: How many of the last tokens a query sees; None: all.
+        softcap: What no score reaches; None: scores are not capped.
         others: What the model's implementation passes besides; a variant of attention must not be among it.
 
     Returns:
@@ -128,11 +131,16 @@ def attend(
     Raises:
         BackendError: the model asks for a variant of attention that is not implemented here.
     """
-    for name in ("softcap", "s_aux", "position_bias"):
+    for name in ("s_aux", "position_bias"):
         if others.get(name) is not None:
             raise BackendError(f"the torch backend does not implement this model's attention: it uses {name}")
-    if attention_mask is not None:
-        output = _attend_masked(query, key, value, attention_mask, scaling, sliding_window)
+    if attention_mask is not None and sliding_window is not None and sliding_window < key.shape[2]:
+        slots = torch.arange(key.shape[2], device=query.device)
+        attention_mask = attention_mask & (slots >= attention_mask.sum() - sliding_window)
+    if softcap is not None:
+        output = attend_capped(query, key, value, attention_mask, scaling, sliding_window, softcap)
+    elif attention_mask is not None:
+        output = _attend_masked(query, key, value, attention_mask, scaling)
     elif query.shape[2] == 1:
         output = _attend_one(query, key, value, scaling, sliding_window)
     else:
@@ -168,12 +176,7 @@ def _attend_many(
 
 
 def _attend_masked(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    mask: torch.Tensor,
-    scaling: float | None,
-    window: int | None,
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float | None
 ) -> torch.Tensor:
     """One token a sequence over a whole buffer.
 
@@ -184,9 +187,6 @@ def _attend_masked(
     """
     batch, heads, _, head_dim = query.shape
     kv_heads, context = key.shape[1], key.shape[2]
-    if window is not None and window < context:
-        slots = torch.arange(context, device=query.device)
-        mask = mask & (slots >= mask.sum() - window)
     scale = head_dim**-0.5 if scaling is None else scaling
     scores = (_pack(query, key) @ key.transpose(2, 3)).float() * scale
     weights = scores.masked_fill(~mask, -torch.inf).softmax(-1).to(value.dtype)

@@ -13,7 +13,7 @@ import torch
 
 from backends.bandwidth import ROW_BYTES
 from backends.base import BackendError, OutOfMemoryError
-from backends.torch import choose_device
+from backends.torch.devices import choose_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -133,7 +133,7 @@ class LibraryCache:
     @property
     def n_bytes(self) -> int:
         """Of its tensors' memory, also where only a part of it is in use."""
-        return storage_bytes(_tensors([vars(layer) for layer in self.past.layers]))
+        return storage_bytes(tensors_in([vars(layer) for layer in self.past.layers]))
 
     @torch.inference_mode()
     def cut(self, keep: int) -> int:
@@ -167,15 +167,15 @@ def _can_be_cut(layer: Any) -> bool:
     return bool(getattr(layer, "is_croppable", False) and not turned_over)
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
     """The tensors in nested containers, without counters: those are whole numbers of no dimension."""
     if hasattr(value, "__tensor_flatten__"):  # made of other tensors, and without memory of its own
-        yield from _tensors([getattr(value, name) for name in value.__tensor_flatten__()[0]])
+        yield from tensors_in([getattr(value, name) for name in value.__tensor_flatten__()[0]])
     elif isinstance(value, torch.Tensor):
         if value.dim() or value.is_floating_point():
             yield value
     elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
+        yield from tensors_in(list(value.values()))
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)

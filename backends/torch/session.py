@@ -1,41 +1,32 @@
-"""One transformers model with one KV cache, behind the backend contract.
-
-How a token is decoded (`engine_mode`):
-
-- "eager": one ordinary forward pass a step over a view of the cache that ends at the context. The default everywhere
-  but on CUDA.
-- "compiled": the step of `steps`, through torch.compile. On a CPU it gains 4 % with a model of a billion
-  parameters, whose step is the reading of its weights, and 18 % with one of 30 million; but it needs a C++ compiler,
-  and half a minute for every shape, so it runs only when asked for.
-- "cuda-graph": the same step, compiled where that works, captured in a CUDA graph and replayed. The default on CUDA.
-
-On CUDA and XPU the next step is enqueued before the last one's ids are waited for. Prefill is eager in every mode.
-"""
+"""One transformers model with one KV cache, behind the backend contract; how it decodes is in `modes`."""
 
 from __future__ import annotations
 
 import gc
-import inspect
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import transformers
 
-from backends.base import BackendError, Facts, Memory, OutOfMemoryError, Session
-from backends.torch.attention import ATTENTION, SPLIT, KvCache, register
+from backends.base import BackendError, Facts, Memory, Session
+from backends.torch import experts, modes
+from backends.torch.attention import SPLIT, KvCache
 from backends.torch.caches import QUANTIZED, LibraryCache, choose, stored
+from backends.torch.devices import build, name_and_memory
+from backends.torch.errors import running_errors
+from backends.torch.fitting import fit
 from backends.torch.linear import linear_products, prefers_onednn
-from backends.torch.steps import ASYNCHRONOUS, IdRing, StaticStep, inductor_options
+from backends.torch.steps import ASYNCHRONOUS, IdRing, StaticStep
+from backends.torch.weights import plain_weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backends.base import Ids, LoadRequest, Logits
+    from numpy.typing import NDArray
 
-MODES = ("eager", "compiled", "cuda-graph")
-FORMATS = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+    from backends.base import Held, Ids, LoadRequest, Logits
+    from backends.torch.weights import Weights
 
 
 class TorchSession(Session):
@@ -43,43 +34,37 @@ class TorchSession(Session):
 
     Args:
         model: A transformers causal language model.
-        request: `engine_options` may hold "torch_mode": "auto" (default) or one of `MODES`; and "cache": one of
+        request: `engine_options` may hold "torch_mode": "auto" (default) or one of `modes.MODES`; and "cache": one of
             `caches.kinds()`, whose cache is used instead of the backend's own, in eager steps.
+        weights: The model's; None: of one that is not quantised.
 
     Raises:
         BackendError: the model, the mode or the KV format is none that this backend can run.
     """
 
-    def __init__(self, model: Any, request: LoadRequest) -> None:
+    def __init__(self, model: Any, request: LoadRequest, weights: Weights | None = None) -> None:
         self._model = model.eval().requires_grad_(False)
         self._device = torch.device(model.device)
         self._config = model.config.get_text_config()
-        self._format = FORMATS[model.dtype]
-        options = dict(request.engine_options)
+        self._weights = weights or plain_weights(model)
+        options, plain = dict(request.engine_options), self._weights.plain
         formats = (request.kv_k_format, request.kv_v_format)
         # None: the backend's own cache
-        self._cache_kind, self._cache_format = choose(options.pop("cache", None), formats, model, self._format)
+        self._cache_kind, self._cache_format = choose(options.pop("cache", None), formats, model, plain)
         self._kv_format, self._unquantised = self._cache_format, 0
         if self._cache_kind == QUANTIZED:
-            self._kv_format, self._unquantised = stored(self._cache_format, self._config, self._format)
-        self._asked_mode = _asked_mode(options, self._device, self._cache_kind)
-        self._weight_bytes = sum(weight.nbytes for weight in model.parameters())
-        _use_attention(model, own=self._cache_kind is None)
-        model.get_output_embeddings().register_forward_pre_hook(_dense)
-        # transformers 5.24 renamed the argument, and warns about the old name.
-        parameters = inspect.signature(type(model).forward).parameters
-        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
+            self._kv_format, self._unquantised = stored(self._cache_format, self._config, plain)
+        self._asked_mode = modes.asked(options, self._device, self._cache_kind)
+        self._cache_name = fit(model, own_attention=self._cache_kind is None)
         self._cache: KvCache | LibraryCache | None = None
-        self._static: StaticStep | None = None
-        self._settings: dict[str, Any] = {}
+        self._mode: modes.Mode | None = None  # until the first decode
         self._batch = 0
-        self.mode = ""  # until the first decode
         self._onednn: dict[int, bool] = {}  # by batch, on a CPU: whether a step's matrix products are oneDNN's
 
     @property
     def vocab_size(self) -> int:
         """Rows of the output embedding."""
-        return int(self._model.get_output_embeddings().weight.shape[0])
+        return int(self._model.get_output_embeddings().out_features)
 
     @property
     def max_context(self) -> int | None:
@@ -91,9 +76,9 @@ class TorchSession(Session):
         """Allocate exactly that many tokens; in the modes with fixed shapes, rounded up to a multiple of 128."""
         if self.max_context is not None and context_tokens > self.max_context:
             raise BackendError(f"{context_tokens} tokens exceed the model's context of {self.max_context}")
-        self._cache = self._static = None
+        self._cache = self._mode = None
         gc.collect()  # a step and its compiled form refer to each other, and hold the old cache
-        with _translated_errors():
+        with running_errors():
             if self._device.type in ASYNCHRONOUS:
                 torch.accelerator.empty_cache()
                 torch.accelerator.reset_peak_memory_stats(self._device)
@@ -103,7 +88,6 @@ class TorchSession(Session):
             else:
                 self._positions = torch.arange(context_tokens, device=self._device).unsqueeze(0)
             self._ring = IdRing(batch, self._device)
-        self.mode = ""
 
     def use(self, mode: str) -> None:
         """Decode in this mode from now on, over the cache that is allocated; "auto" takes the best that works.
@@ -113,21 +97,8 @@ class TorchSession(Session):
         Raises:
             BackendError: the mode does not work here; never for "auto", which says in `engine_settings` why not.
         """
-        graphs = mode == "cuda-graph" or (mode == "auto" and self._device.type == "cuda")
-        self._settings, self._static, self.mode = {}, None, "eager"
-        if not graphs and mode != "compiled":
-            return
-        step = self._static_step()
-        compiled = self._try("torch.compile", lambda: step.compile(self._weight_bytes))
-        captured = graphs and self._try("cuda graph capture", step.capture)
-        if self._device.type in ASYNCHRONOUS:  # what compiling and tuning took is not the run's
-            torch.accelerator.reset_peak_memory_stats(self._device)
-        if captured or (compiled and mode != "cuda-graph"):
-            kernels = "compiled" if compiled else "not compiled"
-            self.mode = f"cuda-graph, {kernels}" if captured else "compiled"
-            self._static = step
-        elif mode != "auto":
-            raise BackendError(f"torch cannot run {mode!r} here: {self._settings}")
+        self._mode = modes.Mode("eager", None, {})
+        self._mode = modes.begin(mode, self._device, self._weights, self._static_step)
 
     def reset(self, keep_tokens: int = 0) -> int:
         """See the cache's `cut`: the backend's own cuts anywhere."""
@@ -135,7 +106,7 @@ class TorchSession(Session):
 
     def prefill(self, tokens: Ids) -> Ids:
         """Argmax on the device."""
-        with _translated_errors():
+        with running_errors():
             ids: Ids = self._extend(tokens, keep=1)[:, -1].argmax(-1).to(torch.int32).cpu().numpy()
         return ids
 
@@ -143,8 +114,8 @@ class TorchSession(Session):
         """On CUDA and XPU, step i+1 is enqueued before step i is handed out."""
         cache = self._allocated()
         self._require_room(tokens.shape[1])
-        if not self.mode:
-            with _translated_errors():
+        if self._mode is None:
+            with running_errors():
                 self.use(self._asked_mode)
         return self._steps(cache, tokens)
 
@@ -153,35 +124,48 @@ class TorchSession(Session):
         n, room = tokens.shape[1], self._positions.shape[1]
         if n > room:
             raise BackendError(f"{n} tokens exceed the {room} asked for")
-        with _translated_errors():
+        with running_errors():
             inputs = self._to_device(tokens)
             ends = range(first, n + 1)
             yield from self._one_ahead(self._uncached_ids(inputs[:, :end]) for end in ends)
 
     def logits(self, tokens: Ids) -> Logits:
         """Converted to float32 on the host."""
-        with _translated_errors():
+        with running_errors():
             logits: Logits = self._extend(tokens, keep=0).cpu().float().numpy()
         return logits
 
+    def experts_hit(self, tokens: Ids, first: int) -> NDArray[np.int64] | None:
+        """In eager steps, whose modules can be looked at; None for experts that transformers does not mark."""
+        batch, n = tokens.shape
+        self.allocate(n, batch)
+        if first:
+            self.prefill(tokens[:, :first])
+        counts = []
+        for step in range(first, n):
+            with experts.watched(self._model) as seen:
+                self.prefill(tokens[:, step : step + 1])
+            counts.append(experts.distinct(seen))
+        return np.array(counts) if counts[0].size else None
+
     def facts(self) -> Facts:
         """Counted from the model's own tensors, which hold a tied one once."""
-        properties, unavailable = _device_properties(self._device)
+        device_name, memory_bytes = name_and_memory(self._device)
         on_device = self._device.type != "cpu"
-        mode = self.mode or "eager"  # prefill is eager in every mode
+        mode = self._mode.name if self._mode else "eager"  # prefill is eager in every mode
         return Facts(
             backend_version=torch.__version__,
             engine_build=build(),
             engine_mode=mode,
             device=str(self._device),
-            device_name=properties[0],
-            device_memory_bytes=properties[1],
+            device_name=device_name,
+            device_memory_bytes=memory_bytes,
             n_threads=torch.get_num_threads(),
             gpu_layers_effective=self._config.num_hidden_layers + 1 if on_device else 0,
             flash_attn="sdpa" if mode == "eager" else "split matmul",
-            n_params=sum(weight.numel() for weight in self._model.parameters()),
-            weight_format=self._format,
-            weight_bytes=self._weight_bytes,
+            n_params=self._weights.n_params,
+            weight_format=self._weights.name,
+            weight_bytes=self._weights.n_bytes,
             kv_k_format=self._kv_format,
             kv_v_format=self._kv_format,
             kv_allocated_tokens=self._cache.allocated_tokens if self._cache is not None else 0,
@@ -194,10 +178,15 @@ class TorchSession(Session):
                 "decode_linear": self._linear_in_use(),
                 "float32_matmul_precision": torch.get_float32_matmul_precision(),
                 "experts": getattr(self._config, "_experts_implementation", None),
-                **self._settings,
+                **self._weights.settings,
+                **self._products(mode),
+                **(self._mode.settings if self._mode else {}),
             },
-            unavailable=unavailable,
         )
+
+    def held(self) -> tuple[Held, ...]:
+        """As the model has it in memory."""
+        return self._weights.held
 
     def _cache_in_use(self, mode: str) -> str:
         if self._cache is None:
@@ -206,6 +195,13 @@ class TorchSession(Session):
             latest = f", the latest {self._unquantised} tokens not" if self._unquantised else ""
             return f"{QUANTIZED} by {self._cache_format}{latest}"
         return self._cache_kind or ("views" if mode == "eager" else "whole buffer, masked")
+
+    def _products(self, mode: str) -> dict[str, str]:
+        """What becomes of weights that torchao multiplies with only after they are expanded."""
+        if not self._weights.eager_expands:
+            return {}
+        expanded = "expanded to bf16 in every pass"
+        return {"prefill_products": expanded, "decode_products": expanded if mode == "eager" else "fused"}
 
     def _linear_in_use(self) -> str | None:
         """Whose matrix products a decode step takes; None where there is no choice: of several tokens, on a GPU."""
@@ -222,7 +218,7 @@ class TorchSession(Session):
 
     def close(self) -> None:
         """Drop the model and hand its memory back."""
-        self._model = self._cache = self._static = None
+        self._model = self._cache = self._mode = None
         gc.collect()
         if self._device.type in ASYNCHRONOUS:
             torch.accelerator.empty_cache()
@@ -244,8 +240,12 @@ class TorchSession(Session):
     def _new_cache(self, context_tokens: int) -> KvCache | LibraryCache:
         if self._cache_kind is not None:
             return LibraryCache(self._cache_kind, self._config, context_tokens, self._cache_format)
-        eager = self._asked_mode == "eager" or (self._asked_mode == "auto" and self._device.type != "cuda")
-        return KvCache(context_tokens if eager else -(-context_tokens // SPLIT) * SPLIT)
+        fixed = modes.has_fixed_shapes(self._asked_mode, self._device, self._weights)
+        return KvCache(-(-context_tokens // SPLIT) * SPLIT if fixed else context_tokens)
+
+    @property
+    def _fixed_step(self) -> StaticStep | None:
+        return self._mode.step if self._mode else None
 
     def _static_step(self) -> StaticStep:
         cache = self._allocated()
@@ -254,19 +254,6 @@ class TorchSession(Session):
         with torch.inference_mode():
             spare = min(cache.capacity, self.max_context or cache.capacity) - 1  # a decode needs it last
             return StaticStep(self._forward, cache, self._batch, spare, self._device)
-
-    def _try(self, what: str, action: Any) -> bool:
-        """Do it and note the outcome in the settings; running out of memory is no reason to go on."""
-        try:
-            with torch.inference_mode():
-                action()
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001  (compilers raise anything; the reason is kept)
-            self._settings[what] = f"failed: {_reason(error)}"
-            return False
-        self._settings[what] = inductor_options(self._weight_bytes) if what == "torch.compile" else True
-        return True
 
     def _forward(
         self, tokens: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor | None = None, keep: int = 1
@@ -293,10 +280,10 @@ class TorchSession(Session):
         return logits
 
     def _steps(self, cache: KvCache | LibraryCache, tokens: Ids) -> Iterator[Ids]:
-        with _translated_errors():
+        with running_errors():
             inputs = self._to_device(tokens)
-            if self._static is not None:
-                self._static.begin(inputs, cache.length)
+            if fixed := self._fixed_step:
+                fixed.begin(inputs, cache.length)
             yield from self._one_ahead(self._step(cache, inputs, step) for step in range(tokens.shape[1]))
 
     def _one_ahead(self, enqueued: Iterator[torch.Tensor]) -> Iterator[Ids]:
@@ -317,9 +304,9 @@ class TorchSession(Session):
     @torch.inference_mode()
     def _step(self, cache: KvCache | LibraryCache, inputs: torch.Tensor, step: int) -> torch.Tensor:
         """Enqueue one step and return its ids, `[batch]` on the device."""
-        if self._static is not None:
-            self._static.run()
-            ids = self._static.ids
+        if fixed := self._fixed_step:
+            fixed.run()
+            ids = fixed.ids
         else:
             position = self._positions[:, cache.length : cache.length + 1]
             with linear_products(onednn=self._onednn.get(self._batch, True)):
@@ -340,95 +327,3 @@ class TorchSession(Session):
         room = min(cache.capacity, self.max_context or cache.capacity)
         if cache.length + n > room:
             raise BackendError(f"{cache.length + n} tokens do not fit into a KV cache of {room}")
-
-
-def build() -> str:
-    """What identifies the build beside torch's version: transformers, and the accelerator's toolkit."""
-    toolkits = {"CUDA": torch.version.cuda, "HIP": torch.version.hip, "XPU": torch.version.xpu}
-    found = [f"{name} {version}" for name, version in toolkits.items() if version]
-    return ", ".join([f"transformers {transformers.__version__}", *found])
-
-
-def _asked_mode(options: dict[str, Any], device: torch.device, cache_kind: str | None) -> str:
-    mode = options.pop("torch_mode", "auto")
-    if options:
-        raise BackendError(f"the torch backend does not know the engine option {next(iter(options))!r}")
-    if mode not in {"auto", *MODES}:
-        raise BackendError(f"torch_mode is 'auto', 'eager', 'compiled' or 'cuda-graph', not {mode!r}")
-    if mode == "cuda-graph" and device.type != "cuda":
-        raise BackendError(f"torch_mode 'cuda-graph' needs a CUDA device; this one is {device}")
-    if cache_kind is None:
-        return str(mode)
-    if mode not in {"auto", "eager"}:
-        raise BackendError(f"torch_mode {mode!r} needs the backend's own cache, not transformers' {cache_kind} one")
-    return "eager"
-
-
-def _use_attention(model: Any, *, own: bool) -> None:
-    """Have the model call `attend`; not `own`: transformers' function, which transformers' caches are made for.
-
-    Raises:
-        BackendError: the model keeps another state than keys and values, or takes no attention function.
-    """
-    config = model.config.get_text_config()
-    others = set(getattr(config, "layer_types", None) or ()) - {"full_attention", "sliding_attention"}
-    if others:
-        raise BackendError(f"the torch backend does not run {config.model_type}: it has {', '.join(sorted(others))}")
-    # Set to a name that it cannot call, a model that takes no function would go on as if nothing had happened.
-    if not getattr(model, "_supports_attention_backend", False):
-        raise BackendError(
-            f"the torch backend does not run {config.model_type}: its implementation in transformers "
-            f"{transformers.__version__} takes no attention function"
-        )
-    register()
-    try:
-        model.set_attn_implementation(ATTENTION if own else "sdpa")
-    except ValueError as error:
-        raise BackendError(f"transformers' caches need its sdpa attention: {_first_line(error)}") from error
-
-
-def _dense(_: torch.nn.Module, arguments: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
-    """Copy the last position's hidden state out of its sequence, `[batch, 1, width]`.
-
-    As the slice that it is, torch.matmul would not see a matrix in it, and would copy the whole LM head for a batched
-    product: 1.6 s of a 1.9 s prefill (seen on a CPU with 128256 rows).
-    """
-    (hidden,) = arguments
-    is_slice = hidden.stride(0) != hidden.shape[1] * hidden.stride(1)
-    return (hidden.clone(memory_format=torch.contiguous_format),) if is_slice else arguments
-
-
-def _device_properties(device: torch.device) -> tuple[tuple[str | None, int | None], dict[str, str]]:
-    """Name and memory of a device, and why one is missing."""
-    if device.type in ASYNCHRONOUS:
-        properties = torch.get_device_module(device).get_device_properties(device)
-        return (properties.name, properties.total_memory), {}
-    if device.type == "mps":
-        return (torch.backends.mps.get_name(), torch.mps.recommended_max_memory()), {}
-    return (None, None), {}
-
-
-def _reason(error: BaseException) -> str:
-    """The error's class and first two lines, without the paths of this machine."""
-    text = " ".join(str(error).split("\n")[:2])
-    words = ("…" if "/" in word or "\\" in word else word for word in text.split())
-    return f"{type(error).__name__}: {' '.join(words)}"
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
-@contextmanager
-def _translated_errors() -> Iterator[None]:
-    """Running out of memory, told apart from other failures."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise OutOfMemoryError(f"torch: {_first_line(error)}") from error
-    except RuntimeError as error:
-        # The CPU allocator has no class of its own.
-        if "DefaultCPUAllocator" in str(error):
-            raise OutOfMemoryError(f"torch: out of host memory: {_first_line(error)}") from error
-        raise

@@ -1,11 +1,12 @@
 """How many parameters each tensor of a quantised checkpoint holds: packed ones several to a word, their scales none.
 
 Told by names, element types and shapes, as the tools that write such checkpoints leave them: mlx-lm; GPTQ and AWQ;
-compressed-tensors; FP8 with scales by block; gpt-oss's MXFP4; NVIDIA's modelopt; bitsandbytes.
+compressed-tensors; FP8 with scales by block; gpt-oss's MXFP4; NVIDIA's modelopt; bitsandbytes; torchao.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ _MLX_GROUPS = {"affine": 64, "mxfp4": 32, "mxfp8": 32, "nvfp4": 16}
 _BESIDE = re.compile(
     r"(?:\.scales|\.biases|\.qzeros|\.g_idx|\.SCB|\.global_scale|_scales"
     r"|\.(?:weight|input|output|k|v)_(?:scale|scale_inv|scale_2|zero_point|global_scale|shape|g_idx|format)"
+    r"|\._\w+_(?:scale|zero_point|scale_and_zero|act_pre_scale|per_tensor_scale)"
     r"|\.weight\.(?:absmax|quant_map|nested_absmax|nested_quant_map|quant_state\.\w+))$"
 )
 _ONE_EACH = frozenset({"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "I8", "I64", "BOOL"})
@@ -59,13 +61,15 @@ def _held(name: str, table: Table, config: Mapping[str, Any]) -> int:
         return rows * columns
     if entry.dtype == "U32" and f"{base}.scales" in table:  # mlx-lm
         return table[f"{base}.scales"].n_elements * _mlx_group(base, config)
+    if last.endswith("_qdata") and _is_torchao_int4(config):
+        return 2 * entry.n_bytes
     if entry.dtype == "U8" and _is_fp4(name, base, table):
         return 2 * entry.n_elements
     if entry.dtype in _ONE_EACH or len(entry.shape) < 2 or last.endswith("bias"):  # old checkpoints: a mask, as bytes
         return entry.n_elements
     raise UserError(
         f"{entry.path}: tensor {name!r} holds {entry.dtype} numbers, packed in a way that is not known here; known are "
-        "the ways of mlx-lm, GPTQ, AWQ, compressed-tensors, FP8, MXFP4, NVFP4 and bitsandbytes"
+        "the ways of mlx-lm, GPTQ, AWQ, compressed-tensors, FP8, MXFP4, NVFP4, bitsandbytes and torchao"
     )
 
 
@@ -73,6 +77,12 @@ def _is_fp4(name: str, base: str, table: Table) -> bool:
     """Two numbers a byte: gpt-oss's experts, FP4 of compressed-tensors and of modelopt, bitsandbytes' 4-bit formats."""
     marks = (f"{name.removesuffix('_blocks')}_scales", f"{base}.weight_scale_2", f"{name}.absmax")
     return name.endswith(".weight_packed") or any(mark in table for mark in marks)
+
+
+def _is_torchao_int4(config: Mapping[str, Any]) -> bool:
+    """Its 4-bit numbers may lie in bytes like its 8-bit ones; only the configuration tells them apart."""
+    said = config.get("quantization_config")
+    return isinstance(said, Mapping) and "Int4" in json.dumps(said.get("quant_type"))
 
 
 def _mlx_group(base: str, config: Mapping[str, Any]) -> int:

@@ -14,6 +14,7 @@ _TORCH = {
     "fp8": ("accelerate",),
     "gptq": ("optimum", "gptqmodel"),
     "mxfp4": ("accelerate",),
+    "torchao": ("torchao",),
 }
 _MLX = frozenset({"mlx", "awq", "mxfp4", "modelopt"})
 _MLX_SOME_FAMILIES = frozenset({"compressed-tensors", "fp8"})  # it tells by itself of which
@@ -46,9 +47,9 @@ def obstacle(method: str, backend: str) -> str | None:
             return f"transformers is not known to read weights quantised by {method}; {_readers(method)}"
         missing = [name for name in _TORCH[method] if importlib.util.find_spec(name) is None]
         if missing:
-            return f"transformers needs {' and '.join(missing)} for weights quantised by {method}: pip install " + (
-                " ".join(name.replace("_", "-") for name in missing)
-            )
+            install = f"pip install {' '.join(name.replace('_', '-') for name in missing)}"
+            needs = f"transformers needs {' and '.join(missing)} for weights quantised by {method}: {install}"
+            return f"{needs}; mlx can without" if method in _MLX else needs
     return None
 
 

@@ -45,6 +45,17 @@ def quantised(work: Work, silence_s: float, progress: Progress) -> Artifact:
     return Artifact(path, weights_id(copy), artifact_weights(path, work.source.architecture).n_bytes)
 
 
+def quantised_in_memory(work: Work, original: Artifact) -> Artifact:
+    """What an engine that quantises while it loads is given: the original, under a name for what becomes of it.
+
+    Args:
+        work: of a model that is not quantised yet, in one of its engine's formats.
+        original: its file.
+    """
+    name = hashlib.sha256(f"{original.weights_id} {work.settings.weights} in {work.backend}".encode()).hexdigest()
+    return replace(original, weights_id=name)
+
+
 def path_of(work: Work) -> Path:
     """Where the copy lies, or will lie: another version of the engine makes one of its own."""
     engine = hashlib.sha256(f"{work.engine.version} {work.engine.build}".encode()).hexdigest()[:8]

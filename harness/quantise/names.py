@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from harness.roofline.architecture import Architecture
 
 _USUAL_IN_GGUF = {"8bit": "q8_0", "4bit": "q4_k_m"}
+_USUAL_IN_TORCH = {"8bit": "int8", "4bit": "int4"}
+_WITH_TORCHAO = '; torchao would add int8 and int4 (pip install "tokenroof[torchao]")'
+_CONVOLUTIONS = frozenset({"gpt2"})  # model types whose layers are so in transformers
 _MICROSCALED = ("mxfp4", "nvfp4")  # names of llama.cpp and of MLX, which mean other things by them
 
 
@@ -31,8 +34,10 @@ def check_known(asked: tuple[str, ...]) -> None:
 
 
 def own_name(asked: str, backend: str) -> str:
-    """An engine's own name for what is asked: "4bit" is llama.cpp's "q4_k_m", and MLX's "4bit"."""
+    """An engine's own name for what is asked: "4bit" is llama.cpp's "q4_k_m", torch's "int4" and MLX's "4bit"."""
     name = asked.lower()
+    if BACKENDS[backend].quantises_at_load:
+        return _USUAL_IN_TORCH.get(name, name)
     if BACKENDS[backend].artifact != "gguf":
         return name
     return _USUAL_IN_GGUF.get(name) or ALIASES.get(name, name)
@@ -70,7 +75,11 @@ def obstacle(weight_format: str, engine: EngineInfo, backend: str, architecture:
         )
     if weight_format not in made:
         usual = (name for name in made if "-g" not in name)
-        return f"it has no {weight_format} weights (-w); it has {', '.join((*PLAIN, *usual))}"
+        lacking = f"it has no {weight_format} weights (-w); it has {', '.join((*PLAIN, *usual))}"
+        return lacking + (_WITH_TORCHAO if BACKENDS[backend].quantises_at_load and not made else "")
+    if BACKENDS[backend].quantises_at_load and (architecture.is_mixture or architecture.model_type in _CONVOLUTIONS):
+        what = "experts" if architecture.is_mixture else f"the matrices of {architecture.model_type}"
+        return f"torchao quantises linear layers (-w {weight_format}), and {what} are in none"
     nominal = roofline_name(weight_format, backend)
     if not is_quantised(architecture, nominal):
         block = _least_block(nominal)

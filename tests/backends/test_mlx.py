@@ -1,6 +1,7 @@
 """The MLX backend, on the device that mlx has here, against transformers' float32 answers."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -283,6 +284,24 @@ def test_missing_files_are_one_line_without_the_path(tmp_path):
         load(tmp_path)
     assert one_line(error)
     assert str(tmp_path) not in str(error.value)
+
+
+def test_a_models_own_code_is_not_run(artifacts, tmp_path):
+    folder, ran = tmp_path / "model", tmp_path / "ran"
+    shutil.copytree(artifacts["llama"][0], folder)
+    (folder / "theirs.py").write_text(f"open({str(ran)!r}, 'w')")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_file": "theirs.py"}))
+    with pytest.raises(BackendError, match=r"^model needs Python code of its own \(model_file\), which is never run$"):
+        load(folder)
+    assert not ran.exists()
+
+
+def test_a_folder_that_mlx_lm_takes_for_a_pattern_is_told(artifacts, tmp_path):
+    folder = tmp_path / "model [q4]"
+    shutil.copytree(artifacts["llama"][0], folder)
+    with pytest.raises(BackendError, match=r"^model \[q4\]: mlx-lm takes .* rename the folder$"):
+        load(folder)
 
 
 def test_a_truncated_file_is_one_line(artifacts, tmp_path):

@@ -213,6 +213,14 @@ def test_a_damaged_file_is_an_error(llama, tmp_path, damage):
     assert damage != "lacking" or "up_proj" in str(refused.value)
 
 
+def test_a_pickle_is_not_read_where_safetensors_have_an_unusual_name(llama, tmp_path):
+    (tmp_path / "config.json").write_bytes((llama / "config.json").read_bytes())
+    (tmp_path / "weights.safetensors").write_bytes((llama / "model.safetensors").read_bytes())
+    torch.save(load_file(llama / "model.safetensors"), tmp_path / "pytorch_model.bin")
+    with pytest.raises(BackendError, match="safetensors"):
+        load(tmp_path)
+
+
 def test_more_than_the_model_or_the_cache_holds_is_an_error(llama):
     session = load(llama)
     with pytest.raises(BackendError, match="512"):

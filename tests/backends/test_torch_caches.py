@@ -9,7 +9,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from backends import torch as torch_backend
 from backends.base import BackendError, LoadRequest
 from backends.conformance import assert_conforms
-from backends.torch.caches import _tensors, storage_bytes, stored
+from backends.torch.caches import storage_bytes, stored, tensors_in
 
 SMALL = {
     "vocab_size": 101,
@@ -145,7 +145,7 @@ def test_a_cache_in_fp8_is_a_byte_an_element_and_close(artifacts, asked):
 def test_a_tensor_made_of_others_takes_their_bytes():
     """As quanto's are, whose wrapper has no memory of its own."""
     one, other = torch.zeros(8, dtype=torch.uint8), torch.zeros(8, dtype=torch.uint8)
-    assert storage_bytes(_tensors({"keys": [TwoTensor(one, other)], "values": one})) == 8 + 8
+    assert storage_bytes(tensors_in({"keys": [TwoTensor(one, other)], "values": one})) == 8 + 8
 
 
 def test_fp8_is_stored_as_it_is_called():

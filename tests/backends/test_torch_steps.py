@@ -157,14 +157,15 @@ def test_the_ring_keeps_a_step_until_the_second_one_after_it():
     assert (ring.pop(2).tolist(), second.tolist()) == ([5, 6], [3, 4])
 
 
-@pytest.mark.parametrize("steps", [1, 2, 7])
 @pytest.mark.parametrize("mode", ["eager", "compiled"])
-def test_a_step_enqueued_ahead_changes_no_answer(mode, steps):
+def test_a_step_enqueued_ahead_changes_no_answer(mode):
     """The order of CUDA and XPU, on the CPU: step i+1 runs before step i is handed out."""
-    model, tokens = build(transformers.LlamaConfig(**SMALL)), draw(2, 4 + steps)
+    model, tokens = build(transformers.LlamaConfig(**SMALL)), draw(2, 11)
     expected = plain_argmax(model, tokens)
     session = TorchSession(model, LoadRequest(Path(), None, engine_options={"torch_mode": mode}))
     session.allocate(16, batch=2)
     session._ring.ahead = 1
-    session.prefill(tokens[:, :4])
-    np.testing.assert_array_equal(decoded(session, tokens[:, 4:]), expected[:, 4:])
+    for steps in (1, 2, 7):  # the step is compiled once
+        session.reset()
+        session.prefill(tokens[:, :4])
+        np.testing.assert_array_equal(decoded(session, tokens[:, 4 : 4 + steps]), expected[:, 4 : 4 + steps])

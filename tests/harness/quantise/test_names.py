@@ -49,3 +49,20 @@ def test_an_importance_matrix_is_asked_of_nobody() -> None:
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_formats_need_no_quantiser(name: str) -> None:
     assert obstacle(name, EngineInfo("1.0", "CPU"), "torch", LLAMA) is None
+
+
+def test_torch_quantises_linear_layers_alone() -> None:
+    torch = EngineInfo("2.13", "CPU", quantised_formats=("int8", "int4"))
+    assert (own_name("8BIT", "torch"), own_name("4bit", "torch")) == ("int8", "int4")
+    assert obstacle("int4", torch, "torch", LLAMA) is None
+    for model, what in (("gpt2-mini", "the matrices of gpt2"), ("qwen3-30b-a3b", "experts")):
+        reason = obstacle("int8", torch, "torch", resolve(model).architecture)
+        assert reason == f"torchao quantises linear layers (-w int8), and {what} are in none"
+
+
+def test_int8_and_int4_are_of_the_size_that_torchao_makes() -> None:
+    # Llama 3.2 1B: 16 layers of 60 817 408 numbers in matrices; int8 with a scale to a row counts without it.
+    matrices = 16 * 60_817_408
+    kept = nominal_weights(LLAMA, "bf16").n_bytes - 2 * matrices
+    assert nominal_weights(LLAMA, "int8").n_bytes == matrices + kept
+    assert nominal_weights(LLAMA, "int4").n_bytes == matrices // 2 + matrices // 128 * 4 + kept

@@ -17,10 +17,12 @@ from harness.process import Worker
 from harness.progress import Reporter
 from harness.quantise.artifact import path_of, quantised, to_write
 
+pytestmark = pytest.mark.usefixtures("known_bandwidth")
 TOKENROOF = Path(sys.executable).with_name("tokenroof")
 PARAMETERS = 426_624
 MATRICES, VECTORS = 425_984, 640  # 512 x 128 twice, two layers of 147 456; norms
 TABLE = 512 * 128  # the input embedding, which a step only looks up
+LAYERS, ROWS = MATRICES - 2 * TABLE, 2 * (128 + 64 + 64 + 128 + 256 + 256 + 128)
 # The 128 numbers of most rows are half a block of Q4_K; as llama.cpp's rule has it then: the LM head in Q8_0, and
 # values of the second layer too; down projections have rows of 256.
 Q4_K_M = {
@@ -51,7 +53,7 @@ def rows(tiny_hf: Path, model_cache: Path, tmp_path_factory: pytest.TempPathFact
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOKENROOF_CACHE", str(model_cache))
         output = tmp_path_factory.mktemp("quantised") / "out.csv"
-        plan = _plan(tiny_hf, output, backends=("mlx", "llama.cpp"), weights=("bf16", "8bit", "4bit"))
+        plan = _plan(tiny_hf, output, backends=("torch", "mlx", "llama.cpp"), weights=("bf16", "8bit", "4bit"))
         labels = Labels()
         found = harness.run(plan, labels)
         assert "quantising tiny-llama to q4_k_m for llama.cpp" in labels.seen
@@ -66,12 +68,17 @@ def rows(tiny_hf: Path, model_cache: Path, tmp_path_factory: pytest.TempPathFact
 def test_each_engine_ran_its_usual_formats(rows: pd.DataFrame) -> None:
     assert (rows["status"] == "ok").all(), rows["error"].dropna().tolist()
     wanted = {("mlx", "8bit"), ("mlx", "4bit"), ("llama.cpp", "q8_0"), ("llama.cpp", "q4_k_m")}
-    assert set(rows.index) == wanted | {("mlx", "bf16"), ("llama.cpp", "bf16")}
+    wanted |= {("torch", "int8"), ("torch", "int4")}
+    assert set(rows.index) == wanted | {("torch", "bf16"), ("mlx", "bf16"), ("llama.cpp", "bf16")}
 
 
 @pytest.mark.parametrize(
     ("backend", "weight_format", "n_bytes", "table_bytes"),
     [
+        ("torch", "bf16", 2 * PARAMETERS, 2 * TABLE),
+        # Embeddings and norms stay. To a row a scale of four bytes, a zero point of one; to 128 numbers both in bf16.
+        ("torch", "int8", LAYERS + 5 * ROWS + 2 * (2 * TABLE + VECTORS), 2 * TABLE),
+        ("torch", "int4", LAYERS // 2 + LAYERS // 128 * 4 + 2 * (2 * TABLE + VECTORS), 2 * TABLE),
         ("mlx", "bf16", 2 * PARAMETERS, 2 * TABLE),
         ("mlx", "8bit", MATRICES * 68 // 64 + 2 * VECTORS, TABLE * 68 // 64),
         ("mlx", "4bit", MATRICES * 36 // 64 + 2 * VECTORS, TABLE * 36 // 64),
@@ -95,10 +102,14 @@ def test_a_row_tells_the_types_that_the_format_is_made_of(rows: pd.DataFrame) ->
     assert settings["llama.cpp", "q4_k_m"]["weight_types"] == Q4_K_M
     assert sum(settings["mlx", "4bit"]["weight_types"].values()) == rows.loc[("mlx", "4bit"), "weight_bytes"]
     assert "weight_types" not in settings["mlx", "bf16"]
+    assert settings["torch", "int4"]["weight_types"] == {
+        "bfloat16": 2 * (2 * TABLE + VECTORS) + LAYERS // 128 * 4,
+        "uint8": LAYERS // 2,
+    }
 
 
 def test_formats_are_other_work_and_no_reason_for_doubt(rows: pd.DataFrame) -> None:
-    assert rows["weights_id"].nunique() == 5, "the two bf16 rows share theirs"
+    assert rows["weights_id"].nunique() == 7, "the three bf16 rows share theirs"
     assert set(rows.xs("bf16", level="weight_format")["verified"]) == {"yes"}
     others = rows.drop(index="bf16", level="weight_format")
     assert others["verified"].isna().all()
