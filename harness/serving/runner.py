@@ -1,0 +1,146 @@
+"""Runs a plan on a server: case after case, round after round, each a row at once."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from backends.openai.client import Client
+from backends.openai.errors import ServerError
+from harness.progress import ConsoleReporter, Reporter
+from harness.serving import resume
+from harness.serving.case_run import CaseRun, Round
+from harness.serving.ceilings import ServingCeilings
+from harness.serving.connected import connected
+from harness.serving.round import CLOCK
+from harness.serving.rows import ServingRows
+from results import samples
+from results.read import read
+from results.store import Store
+from results.verify import verify
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.serving.plan import ServingPlan
+    from harness.workload import Case
+
+
+def run(plan: ServingPlan, reporter: Reporter | None = None) -> pd.DataFrame:
+    """Run a plan and append its rows to its output file.
+
+    Args:
+        plan: from `plan.make_plan`.
+        reporter: told what happens; by default a progress bar.
+
+    Returns:
+        The rows of this plan, read back from the file; when the run was resumed, those of its earlier part too.
+
+    Raises:
+        TokenroofError: the output cannot be written.
+    """
+    reporter = reporter or ConsoleReporter()
+    try:
+        runner = _Runner(plan, Store(plan.output), reporter)
+        for note in plan.notes:
+            reporter.note(note)
+        try:
+            asyncio.run(runner.run())
+        finally:
+            samples.fold(plan.output)
+    finally:
+        reporter.close()
+    return resume.rows_of(plan, verify(read(plan.output)), runner.run_id)
+
+
+class _Runner:
+    """What is due, and what became of it."""
+
+    def __init__(self, plan: ServingPlan, store: Store, reporter: Reporter) -> None:
+        self._plan, self._store, self._reporter = plan, store, reporter
+        self._done = resume.measured(plan) if plan.resume else resume.NOTHING
+        self.run_id = self._done.run_id or uuid.uuid4().hex[:12]
+        self._salt = secrets.token_hex(8)
+        self._rows = ServingRows(plan, self.run_id, self._done.last_launch + 1, self._salt)
+        self._began = time.monotonic()
+        self._rounds_done, self._rounds = 0, 0
+
+    async def run(self) -> None:
+        """Do what is due, or as much as --max-time allows."""
+        plan = self._plan
+        client = Client(
+            plan.endpoint.base_url,
+            plan.endpoint.api_key,
+            auth=plan.endpoint.auth,
+            patience_s=plan.silence_s,
+            clock=CLOCK,
+        )
+        async with client:
+            try:
+                found = await connected(client, plan, self._salt, self._doing)
+            except ServerError as error:
+                due = self._due(None)
+                for case, done in due.items():
+                    self._fail(case, done + 1, error)
+                self._note_done(due)
+                return
+            due = self._due(found.server.name)
+            if self._note_done(due):
+                return
+            self._rows.connected(found.server, found.idle, ServingCeilings(plan, found.server.told, self._reporter))
+            self._rounds = sum(plan.repetitions - done + 1 for done in due.values())
+            for number, (case, done) in enumerate(due.items()):
+                if not await self._case(CaseRun(plan, found, case, number << 20), case, done):
+                    self._reporter.note(f"--max-time is over; {plan.output} holds what was measured, --resume goes on")
+                    return
+
+    def _note_done(self, due: dict[Case, int]) -> bool:
+        if not due:
+            self._reporter.note(f"nothing is missing in {self._plan.output}")
+        return not due
+
+    def _due(self, server: str | None) -> dict[Case, int]:
+        """Cases that lack repetitions, and how many they have."""
+        done = self._done.of(server)
+        return {case: done[case] for case in self._plan.cases if done[case] < self._plan.repetitions}
+
+    async def _case(self, run: CaseRun, case: Case, done: int) -> bool:
+        """A warm-up and the rounds that a case lacks; False where the time is over."""
+        repetition = done
+        try:
+            for repetition in range(done, self._plan.repetitions + 1):
+                if self._is_over():
+                    return False
+                warms_up = repetition == done
+                self._doing(f"{self._plan.model}: {case}, {'warming up' if warms_up else 'measuring'}")
+                if warms_up:
+                    await run.warm_up()
+                else:
+                    self._keep(case, repetition, await run.measure(repetition))
+                self._rounds_done += 1
+        except ServerError as error:
+            self._fail(case, max(repetition, done + 1), error)
+        return True
+
+    def _keep(self, case: Case, repetition: int, found: Round) -> None:
+        """The sample first: a row whose intervals are lost would be worse than intervals without a row."""
+        row = self._rows.measured(case, repetition, found)
+        samples.append_sample(self._plan.output, self._rows.sample(row, case, found))
+        self._store.append(row)
+        self._reporter.row(row)
+
+    def _fail(self, case: Case, repetition: int, error: ServerError) -> None:
+        row = self._rows.failed(case, repetition, f"{self._plan.endpoint.shown}: {error}")
+        self._store.append(row)
+        self._reporter.row(row)
+
+    def _is_over(self) -> bool:
+        return self._plan.max_time_s is not None and time.monotonic() - self._began > self._plan.max_time_s
+
+    def _doing(self, what: str) -> None:
+        elapsed = time.monotonic() - self._began
+        left = elapsed / self._rounds_done * (self._rounds - self._rounds_done) if self._rounds_done else 0.0
+        self._reporter.doing(what, elapsed, left)
