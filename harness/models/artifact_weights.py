@@ -6,7 +6,7 @@ import functools
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
 from harness.models.gguf_file import read_gguf
@@ -22,7 +22,7 @@ from harness.roofline.tensor_names import part_of, without_expert
 from harness.roofline.weights import Use, Weight, Weights, tensors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from harness.models.gguf_file import GgufHeader
@@ -71,9 +71,24 @@ def artifact_weights(path: Path, architecture: Architecture) -> Weights:
     Raises:
         UserError: the files are damaged.
     """
+    return _weights(((name, n_elements, n_bytes) for name, _, n_elements, n_bytes in _table(path)), architecture)
+
+
+def weights_in_memory(held: Iterable[Mapping[str, Any]], architecture: Architecture) -> Weights:
+    """The weights as an engine has them, who may have converted, expanded or quantised them.
+
+    Args:
+        held: `backends.base.Held` of each module, as the worker tells them.
+        architecture: of the model.
+    """
+    return _weights(((each["name"], each["n_params"], each["n_bytes"]) for each in held), architecture)
+
+
+def _weights(tensors: Iterable[tuple[str, int, int]], architecture: Architecture) -> Weights:
+    """Of names, parameters and bytes."""
     tied = architecture.tied_embeddings
     found: dict[str, Weight] = {}
-    for name, _, n_elements, n_bytes in _table(path):
+    for name, n_elements, n_bytes in tensors:
         part = part_of(name, architecture.n_layers, tied=tied)
         if part is None:
             continue

@@ -16,11 +16,12 @@ import platformdirs
 from harness.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 _PARTIAL = ".partial"
 _LOCK = ".lock"
 _IN_USE = ".in-use"
+_QUALITY = ".quality.json"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,13 @@ def artifact_path(file_name: str) -> Path:
 
 def list_cached() -> list[CachedArtifact]:
     """The finished artifacts, by name."""
-    return [CachedArtifact(path, size_of(path)) for path in _contents() if not path.name.endswith((_PARTIAL, _LOCK))]
+    beside = (_PARTIAL, _LOCK, _QUALITY)
+    return [CachedArtifact(path, size_of(path)) for path in _contents() if not path.name.endswith(beside)]
+
+
+def quality_note(artifact: Path) -> Path:
+    """The file beside a quantised artifact that says what its engine's answers lose by it; may not exist."""
+    return artifact.with_name(artifact.name + _QUALITY)
 
 
 @contextmanager
@@ -57,8 +64,11 @@ def in_use() -> Iterator[None]:
     mark.unlink(missing_ok=True)
 
 
-def clean() -> int:
-    """Delete every artifact, finished or not, but those that another run is writing now.
+def clean(only: Collection[Path] | None = None) -> int:
+    """Delete artifacts, finished or not, but those that another run is writing now.
+
+    Args:
+        only: the artifacts to delete; None: every one.
 
     Returns:
         Bytes freed.
@@ -75,7 +85,7 @@ def clean() -> int:
         mark.unlink(missing_ok=True)
     freed = 0
     for path in _contents():
-        if path.name.endswith(_LOCK):
+        if path.name.endswith(_LOCK) or (only is not None and path not in only):
             continue
         try:
             with _lock(path.with_name(path.name.removesuffix(_PARTIAL)), timeout=0):

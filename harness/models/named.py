@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.errors import UserError
 from harness.models.presets import PRESETS
-from harness.models.stores import hub, lmstudio, ollama
+from harness.models.stores import hub, hub_download, lmstudio, ollama
 
 _ENDINGS = {".gguf", ".safetensors", ".json"}
 
@@ -21,23 +21,30 @@ class Place:
     name: str | None = None
 
 
-def find(spec: str) -> Place:
+def find(spec: str, *, download: bool = False) -> Place:
     """A path, `ollama:NAME`, `lmstudio:PUBLISHER/NAME`, or a Hugging Face repository that is in its cache.
+
+    Args:
+        spec: as the user wrote it.
+        download: fetch a repository that is not there.
 
     Raises:
         UserError: nothing is there.
     """
-    path = Path(spec).expanduser()
-    if path.exists():
-        return Place(path)
+    try:
+        path = Path(spec).expanduser()
+        if path.exists():
+            return Place(path)
+    except (OSError, RuntimeError) as error:  # no access, a name that is too long, nobody's home directory
+        raise UserError(f"{spec}: cannot be looked for: {getattr(error, 'strerror', None) or error}") from error
     store, _, name = spec.partition(":")
     if store == "ollama":
         called, blob = ollama.find(name)
         return Place(blob, called)
     if store == "lmstudio":
         return Place(lmstudio.find(name))
-    if hub.is_repository(spec):
-        found = hub.find(spec)
+    if asked := hub.wanted(spec):
+        found = hub_download.download(asked) if download else hub.find(asked)
         return Place(found, spec.rpartition("/")[2] if found.is_dir() else None)
     if "/" in spec or "\\" in spec or path.suffix in _ENDINGS:
         raise UserError(f"{spec}: no such file or directory")

@@ -24,7 +24,7 @@ from harness.roofline.gguf_metadata import from_gguf_metadata
 from harness.roofline.hf_config import from_hf_config
 from harness.roofline.nominal import PLAIN
 from harness.roofline.traffic import kv_bytes_per_token
-from results.safe_text import one_line
+from results.safe_text import as_file_name, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +50,7 @@ class ModelSource:
     architecture: Architecture
     weights_origin: Literal["synthetic", "trained"]
     quantised_by: str | None = None  # of a Hugging Face directory that is quantised already: see `quantised.method_of`
+    engine: str | None = None  # the only one that it is for; None: all (see `paired`)
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,18 @@ class Artifact:
     weights_bytes: int  # of its tensors
 
 
-def resolve(spec: str) -> ModelSource:
+def resolve(spec: str, *, download: bool = False) -> ModelSource:
     """Understand what a user calls a model, for a run; only headers are read.
 
     Args:
         spec: as `resolve_shape`.
+        download: fetch a Hugging Face repository that is not in its cache.
 
     Raises:
         UserError: there is no such model, its files are damaged or of another kind, or it has no weights and none can
             be synthesised.
     """
-    source = resolve_shape(spec)
+    source = resolve_shape(spec, download=download)
     if source.origin == "config" and source.path is not None:
         refuse_pickles(source.path)
         raise UserError(
@@ -91,12 +93,13 @@ def _can_run(preset: ModelSource) -> bool:
     return preset.architecture.model_type in SYNTHESISABLE
 
 
-def resolve_shape(spec: str) -> ModelSource:
+def resolve_shape(spec: str, *, download: bool = False) -> ModelSource:
     """The same for what needs no weights: a `config.json`, or a directory with nothing else, will do as well.
 
     Args:
         spec: a preset's name; a Hugging Face directory, a .gguf file or a directory that has one; `ollama:NAME`,
             `lmstudio:PUBLISHER/NAME`, or a Hugging Face repository that is in its cache.
+        download: as for `resolve`.
 
     Raises:
         UserError: there is no such model, or its files are damaged or of another kind.
@@ -105,7 +108,7 @@ def resolve_shape(spec: str) -> ModelSource:
         raise UserError("-m needs a model: a preset, a Hugging Face directory or a .gguf file")
     if spec in PRESETS:
         return ModelSource(spec, "preset", None, from_hf_config(PRESETS[spec]), "synthetic")
-    place = named.find(spec)
+    place = named.find(spec, download=download)
     if place.path.is_file():
         refuse_pickles(place.path)
         is_config = place.path.suffix == ".json"
@@ -127,7 +130,7 @@ def _hf_source(place: Place) -> ModelSource:
     weights_origin: Literal["synthetic", "trained"] = "trained" if trained else "synthetic"
     architecture = _shape(config, directory)
     check_tensors(directory, architecture)
-    name = place.name or directory.resolve().name
+    name = place.name or one_line(directory.resolve().name)
     return ModelSource(name, "hf", directory, architecture, weights_origin, method_of(config))
 
 
@@ -286,7 +289,7 @@ def _gguf_path(source: ModelSource, weight_format: str) -> Path:
 
 def file_stem(source: ModelSource) -> str:
     """The beginning of the names of a model's files in the cache."""
-    return f"{source.name}-{weights_id(source)[:12]}"
+    return f"{as_file_name(source.name)}-{weights_id(source)[:12]}"
 
 
 def check_room(needed: int) -> None:

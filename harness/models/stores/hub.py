@@ -1,66 +1,139 @@
 """Hugging Face's cache: `models--ORG--NAME/`, where `refs/main` names the commit and `snapshots/COMMIT/` has its files.
 
-Nothing is fetched unless `download` is called.
+Nothing is fetched here: `hub_download` does.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from harness.errors import UserError
-from harness.models.safetensors_file import missing_shards
+from harness.models.gguf_parts import is_model, missing_parts, model_name, only_model_in
+from harness.models.safetensors_file import has_weights, missing_shards
 from harness.models.stores.listing import listing
 
-_REPOSITORY = re.compile(r"(?P<id>\w[\w.-]*/[\w.-]+)(?P<file>/.+\.gguf)?")
-# Weights, configuration and tokenizer; no pickle files, no code.
-_WANTED = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken"]
-_NOT_WANTED = ["*/*.safetensors", "consolidated*"]  # the same weights once more, for another program
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SPEC = re.compile(r"(?P<id>\w[\w.-]*/[\w.-]+)(?:/(?P<file>.+\.gguf)|:(?P<format>[\w.-]+))?")
 
 
-def is_repository(spec: str) -> bool:
-    """Whether this may be a repository's id, or a .gguf file in one."""
-    return _REPOSITORY.fullmatch(spec) is not None
+@dataclass(frozen=True)
+class Wanted:
+    """What a user asks a repository for.
+
+    Attributes:
+        spec: as it was written.
+        repository: `org/name`.
+        file: a .gguf file in it; "": whatever the repository holds.
+        weight_format: a part of the .gguf file's name, as Q4_K_M; "": any.
+    """
+
+    spec: str
+    repository: str
+    file: str = ""
+    weight_format: str = ""
+
+    def gguf_of(self, names: Iterable[str]) -> list[str]:
+        """The files of the one GGUF model that is wanted, its parts in order; none where it is not there.
+
+        Args:
+            names: of all files of the repository.
+
+        Raises:
+            UserError: several would do.
+        """
+        models: dict[str, list[str]] = {}
+        for name in sorted(names):
+            if is_model(path := PurePosixPath(name)):
+                models.setdefault(str(path.with_name(model_name(path))), []).append(name)
+        wanted = [model for model, files in models.items() if self._means(model, files)]
+        if len(wanted) > 1:
+            there = ", ".join(f"{model}.gguf" for model in wanted)
+            raise UserError(
+                f"{self.spec}: {self.repository} holds {len(wanted)} GGUF models: {there}; name one, as "
+                f"{self.repository}/FILE.gguf or {self.repository}:Q4_K_M"
+            )
+        return models[wanted[0]] if wanted else []
+
+    def _means(self, model: str, files: list[str]) -> bool:
+        if self.file:
+            return self.file in files
+        words = re.escape(self.weight_format)
+        return re.search(rf"(?i)(^|[-._/]){words}$", model) is not None if words else True
 
 
-def find(spec: str) -> Path:
+def wanted(spec: str) -> Wanted | None:
+    """What a word asks for, if it may mean a repository: `org/name`, `org/name/FILE.gguf` or `org/name:Q4_K_M`."""
+    found = _SPEC.fullmatch(spec)
+    return None if found is None else Wanted(spec, found["id"], found["file"] or "", found["format"] or "")
+
+
+def find(asked: Wanted) -> Path:
     """The cached snapshot of a repository, or a .gguf file in it.
-
-    Args:
-        spec: `org/name`, or `org/name/file.gguf`.
 
     Raises:
         UserError: it is not in the cache, or only in part; the message says how to fetch it.
     """
-    found = _REPOSITORY.fullmatch(spec)
-    if found is None:
-        raise UserError(f"{spec}: not the id of a Hugging Face repository, which is org/name")
-    repository, file = found["id"], (found["file"] or "").removeprefix("/")
-    cache = _cache()
-    folder = cache / f"models--{repository.replace('/', '--')}"
-    snapshot = _snapshot(folder)
+    repository, cache = asked.repository, cache_folder()
+    snapshot = _snapshot(folder_of(repository))
     if snapshot is None:
         there = [path.name[len("models--") :].replace("--", "/", 1) for path in cache.glob("models--*/")]
         raise UserError(
-            f"{spec}: no such file or directory, and not in the Hugging Face cache, {cache}; "
-            f"{listing(repository, there)}; hf download {repository} fetches it"
+            f"{asked.spec}: no such file or directory, and not in the Hugging Face cache, {cache}; "
+            f"{listing(repository, there)}; {_how(repository)} fetches it"
         )
+    if asked.file or asked.weight_format:
+        names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.gguf")]
+        if not (files := asked.gguf_of(names)):
+            near = listing(asked.file or asked.weight_format, names)
+            raise UserError(
+                f"{asked.spec}: no such file in the Hugging Face cache; {near}; {_how(repository)} fetches it"
+            )
+        return snapshot / files[0]
     if missing := missing_shards(snapshot):
         raise UserError(
-            f"{spec}: only in part in the Hugging Face cache, without {', '.join(missing)}; "
-            f"hf download {repository} fetches the rest"
+            f"{asked.spec}: only in part in the Hugging Face cache, without {', '.join(missing)}; "
+            f"{_how(repository)} fetches the rest"
         )
-    if file and not (snapshot / file).is_file():
-        raise UserError(f"{spec}: {file} is not in the Hugging Face cache; hf download {repository} {file} fetches it")
-    return snapshot / file
+    return snapshot
 
 
-def _cache() -> Path:
+def holds(asked: Wanted) -> bool:
+    """Whether the cache has weights for what is asked, all of them as far as names tell."""
+    try:
+        place = find(asked)
+        if place.is_dir() and has_weights(place):
+            return True
+        model = place if place.is_file() else only_model_in(place, asked.spec)
+    except UserError:
+        return False
+    return model is not None and not missing_parts(model)
+
+
+def _how(repository: str) -> str:
+    return f"tokenroof run --download, or hf download {repository},"
+
+
+def cache_folder() -> Path:
+    """Of Hugging Face's cache, which may not exist.
+
+    Raises:
+        UserError: the library is not installed.
+    """
     try:
         from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415  # comes with transformers, an extra
     except ImportError as error:
         raise UserError('the Hugging Face cache needs huggingface_hub: pip install "tokenroof[torch]"') from error
     return Path(HF_HUB_CACHE)
+
+
+def folder_of(repository: str) -> Path:
+    """Where the cache keeps a repository; it may not exist."""
+    return cache_folder() / f"models--{repository.replace('/', '--')}"
 
 
 def _snapshot(folder: Path) -> Path | None:
@@ -71,22 +144,3 @@ def _snapshot(folder: Path) -> Path | None:
         return snapshot if snapshot.is_dir() else None
     snapshots = list(folder.glob("snapshots/*/"))
     return snapshots[0] if len(snapshots) == 1 else None
-
-
-def download(repository: str) -> Path:
-    """Fetch a repository of safetensors into Hugging Face's cache, with a progress bar; goes on where it stopped.
-
-    Returns:
-        The snapshot's directory.
-
-    Raises:
-        UserError: offline (HF_HUB_OFFLINE), no such repository, or no access to it.
-    """
-    import huggingface_hub  # noqa: PLC0415  # an extra
-
-    try:
-        path = huggingface_hub.snapshot_download(repository, allow_patterns=_WANTED, ignore_patterns=_NOT_WANTED)
-    except Exception as error:  # errors of its HTTP client, which is another one in each version
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"{repository}: cannot be fetched from Hugging Face: {line}") from error
-    return Path(path)

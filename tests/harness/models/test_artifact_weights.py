@@ -1,10 +1,12 @@
 """Weights from real files, against llama.cpp's own count, mlx-lm's conversion and the shape's definition."""
 
+import functools
 import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,8 @@ from harness.roofline.formats import FORMATS
 from harness.roofline.nominal import nominal_weights
 from harness.roofline.weights import Use, Weights
 
+pytestmark = pytest.mark.usefixtures("only_the_host")
+
 _SHAPE = {
     "hidden_size": 256,
     "num_hidden_layers": 2,
@@ -40,7 +44,7 @@ _SHAPE = {
     "max_position_embeddings": 256,
 }
 _CONFIGS: dict[str, dict[str, Any]] = {
-    "gpt2": PRESETS["gpt2-mini"],
+    "gpt2": PRESETS["gpt2-mini"] | {"vocab_size": 1024, "bos_token_id": 1, "eos_token_id": 2},
     "llama": PRESETS["llama-3.1-8b"] | _SHAPE,
     "llama-tied": PRESETS["llama-3.2-1b"] | _SHAPE,
     "qwen3_moe": PRESETS["qwen3-30b-a3b"] | _SHAPE | {"num_experts": 4, "num_experts_per_tok": 2,
@@ -88,34 +92,44 @@ def _llama_cpp_counts(path: Path) -> tuple[int, int]:
         llama_cpp.llama_model_free(model)
 
 
+_PLAIN, _MIXTURES = ("bf16", "f16", "f32"), ("Q4_K_M", "Q4_0", "Q8_0", "MXFP4_MOE")
 _QUANTISE = """
-import ctypes, sys, llama_cpp
+import ctypes, pathlib, sys, llama_cpp
+folder, *mixtures = sys.argv[1:]
 params = llama_cpp.llama_model_quantize_default_params()
-params.ftype, params.nthread = getattr(llama_cpp, "LLAMA_FTYPE_MOSTLY_" + sys.argv[3]), 1
-sys.exit(llama_cpp.llama_model_quantize(sys.argv[1].encode(), sys.argv[2].encode(), ctypes.byref(params)))
+params.nthread = 1
+for mixture in mixtures:
+    params.ftype = getattr(llama_cpp, "LLAMA_FTYPE_MOSTLY_" + mixture)
+    paths = [str(pathlib.Path(folder, name + ".gguf")).encode() for name in ("f32", mixture)]
+    assert llama_cpp.llama_model_quantize(*paths, ctypes.byref(params)) == 0, mixture
 """
 
 
-def _quantised(exported: Path, mixture: str, path: Path) -> Path:
-    line = [sys.executable, "-c", _QUANTISE, exported, path, mixture]
-    subprocess.run(line, check=True, capture_output=True, timeout=120)
-    return path
+@pytest.fixture(scope="module")
+def gguf_folder(directories: Directories, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A model as GGUF files of every format, made when first asked for; a process of its own quantises all of them."""
+
+    @functools.cache
+    def folder(name: str) -> Path:
+        path = tmp_path_factory.mktemp(name)
+        for weight_format in _PLAIN:
+            export(directories[name], path / f"{weight_format}.gguf", weight_format)
+        line = [sys.executable, "-c", _QUANTISE, path, *_MIXTURES]
+        subprocess.run(line, check=True, capture_output=True, timeout=200)
+        return path
+
+    return folder
 
 
-@pytest.mark.parametrize("weight_format", ["bf16", "f16", "f32", "Q4_K_M", "Q4_0", "Q8_0", "MXFP4_MOE"])
+@pytest.mark.parametrize("weight_format", [*_PLAIN, *_MIXTURES])
 @pytest.mark.parametrize("name", _CONFIGS)
 def test_a_gguf_file_weighs_what_llama_cpp_says(
-    directories: Directories, name: str, weight_format: str, tmp_path: Path
+    gguf_folder: Callable[[str], Path], name: str, weight_format: str
 ) -> None:
-    path = tmp_path / "model.gguf"
-    if weight_format in ("bf16", "f16", "f32"):
-        export(directories[name], path, weight_format)
-    else:
-        export(directories[name], tmp_path / "f32.gguf", "f32")
-        _quantised(tmp_path / "f32.gguf", weight_format, path)
+    path = gguf_folder(name) / f"{weight_format}.gguf"
     weights = _weights(path)
     assert (weights.n_bytes, weights.n_params) == _llama_cpp_counts(path)
-    if weight_format not in ("bf16", "f16", "f32"):
+    if weight_format in _MIXTURES:
         nominal = nominal_weights(weights.architecture, weight_format)
         frequencies = sum(part.n_bytes for part in weights.parts if part.name == "rope_freqs.weight")
         assert weights.n_bytes - frequencies == nominal.n_bytes
@@ -148,17 +162,29 @@ def test_a_directory_weighs_what_its_shape_says(directories: Directories, name: 
 
 
 _MLX_CONVERT = """
-import sys, mlx_lm
-for name, bits, group in (("4bit", 4, 64), ("8bit", 8, 64), ("4bit-g32", 4, 32)):
-    mlx_lm.convert(sys.argv[1], f"{sys.argv[2]}/{name}", quantize=True, q_bits=bits, q_group_size=group)
+import pathlib, sys, mlx_lm
+folder, *models = map(pathlib.Path, sys.argv[1:])
+for model in models:
+    (folder / model.name).mkdir()
+    for name, bits, group in (("4bit", 4, 64), ("8bit", 8, 64), ("4bit-g32", 4, 32)):
+        mlx_lm.convert(model, folder / model.name / name, quantize=True, q_bits=bits, q_group_size=group)
 """
 
 
+@pytest.fixture(scope="module")
+def converted(directories: Directories, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each model, with what mlx-lm makes of it; one process, since importing it takes seconds."""
+    folder = tmp_path_factory.mktemp("mlx")
+    line = [sys.executable, "-c", _MLX_CONVERT, folder, *(directories[name] for name in _CONFIGS)]
+    subprocess.run(line, check=True, capture_output=True, timeout=400)
+    return folder
+
+
 @pytest.mark.parametrize("name", _CONFIGS)
-def test_mlxs_conversion(directories: Directories, name: str, tmp_path: Path) -> None:
-    line = [sys.executable, "-c", _MLX_CONVERT, directories[name], tmp_path]
-    subprocess.run(line, check=True, capture_output=True, timeout=200)
-    for path in tmp_path.iterdir():
+def test_mlxs_conversion(converted: Path, name: str) -> None:
+    paths = list((converted / name).iterdir())
+    assert len(paths) == 3
+    for path in paths:
         weights = _weights(path)
         nominal = nominal_weights(weights.architecture, path.name)
         assert weights.n_bytes == nominal.n_bytes

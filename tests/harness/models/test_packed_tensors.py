@@ -167,6 +167,16 @@ def _nf4(weight: torch.Tensor) -> dict[str, torch.Tensor]:
     }
 
 
+def _torchao(weight: torch.Tensor) -> dict[str, torch.Tensor]:
+    """As transformers saves what torchao has made; seen of 0.18, int8 with a scale to a row."""
+    n_out, _ = weight.shape
+    return {
+        "_weight_qdata": torch.zeros_like(weight, dtype=torch.int8),
+        "_weight_scale": torch.ones(n_out, 1),
+        "_weight_zero_point": torch.zeros(n_out, 1, dtype=torch.int8),
+    }
+
+
 # What writes it, its quant_method, and bytes of the layers' matrices.
 _OTHERS: dict[str, tuple[Any, str, float]] = {
     # 14 matrices: eight of 128 inputs in each … 12 of 128 inputs, 2 of 256: 12 × 128 + 2 × 256 indices of four bytes
@@ -178,6 +188,8 @@ _OTHERS: dict[str, tuple[Any, str, float]] = {
     "int4": (_packed_int4, "compressed-tensors", _LAYERS * (4 + 16 / 32) / 8 + 14 * 16),
     "nvfp4": (_nvfp4, "compressed-tensors", _LAYERS * (4 + 8 / 16) / 8 + 14 * 4),
     "modelopt": (_modelopt, "modelopt", _LAYERS * (4 + 8 / 16) / 8 + 14 * 8),
+    # Two layers of 128 + 64 + 64 + 128 + 256 + 256 + 128 rows.
+    "torchao": (_torchao, "torchao", _LAYERS + 2 * 1024 * 5),
     "nf4": (_nf4, "bitsandbytes", _LAYERS * (4 + 32 / 64) / 8 + 14 * (16 * 4 + 90)),
 }
 
@@ -292,6 +304,13 @@ def test_mlx_groups_give_the_parameters(tmp_path_factory: pytest.TempPathFactory
     said = {"bits": bits, "group_size": group}
     config = {"quantization": {"bits": 8, "group_size": 16, "a": said} if own else said}
     assert parameters(table, config) == {"a.weight": rows * columns, "a.scales": 0, "a.biases": 0}
+
+
+@pytest.mark.parametrize(("quant_type", "n_params"), [("Int8WeightOnlyConfig", 640), ("Int4WeightOnlyConfig", 1280)])
+def test_bytes_of_torchao_hold_what_its_configuration_says(tmp_path: Path, quant_type: str, n_params: int) -> None:
+    table = {"a._weight_qdata": TensorEntry(tmp_path, "I8", (10, 64), 0, 640)}
+    config = {"quantization_config": {"quant_type": {"default": {"_type": quant_type}}}}
+    assert parameters(table, config) == {"a._weight_qdata": n_params}
 
 
 def test_plain_names_are_no_scales() -> None:

@@ -61,6 +61,7 @@ def test_llama_cpp_is_not_given_a_quantised_directory(mlx_4bit: Path) -> None:
         ("gptq", "mlx", "mlx-lm is not known to read weights quantised by gptq; torch can"),
         ("bitsandbytes", "llama.cpp", "bitsandbytes do not become one; torch can"),
         ("modelopt", "torch", "transformers is not known to read weights quantised by modelopt; mlx can"),
+        ("torchao", "mlx", "mlx-lm is not known to read weights quantised by torchao; torch can"),
         ("hqq", "mlx", "mlx-lm is not known to read weights quantised by hqq; no engine here is known to"),
     ],
 )
@@ -76,3 +77,5 @@ def test_the_package_that_transformers_lacks_is_named() -> None:
     else:
         assert said is not None
         assert said.endswith("pip install compressed-tensors")
+    if importlib.util.find_spec("gptqmodel") is None:
+        assert (obstacle("awq", "torch") or "").endswith("; mlx can without")

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import llama_cpp
@@ -105,6 +106,9 @@ def test_the_table_of_presets(hf: source.Artifact) -> None:
         ("no such thing at all", "`tokenroof models` lists the presets"),
         ("./missing", "./missing: no such file or directory"),
         ("missing.gguf", "missing.gguf: no such file or directory"),
+        (300 * "x", "x: cannot be looked for: File name too long"),
+        (f"ollama:{300 * 'x'}", "x: cannot be looked for: File name too long"),
+        ("~nobody-of-this-name/model", "cannot be looked for: Could not determine home directory"),
     ],
 )
 def test_an_unknown_model_is_told(spec: str, message: str) -> None:
@@ -223,3 +227,16 @@ def test_a_killed_writer_leaves_nothing_that_is_taken_for_a_model(
     artifact = source.prepare(model, "hf", None)
     assert sum(entry.n_bytes for entry in tensor_table(artifact.path).values()) == 2 * _PARAMS
     assert [entry.path for entry in cache.list_cached()] == [artifact.path]
+
+
+@pytest.mark.parametrize("name", ["../../../escaped", "org/name", "a\nb", "x" * 300, "モデル" * 60, ".."])
+def test_whatever_a_model_is_called_its_file_is_one_of_the_cache(hf: source.Artifact, name: str) -> None:
+    stem = source.file_stem(replace(source.resolve(str(hf.path)), name=name))
+    assert cache.artifact_path(stem).parent == cache.artifact_path("any").parent
+    assert len(f"{stem}-q4_k_m-01234567.gguf.quality.json.partial.lock".encode()) < 256, "which systems allow"
+
+
+def test_a_name_with_folders_in_it_leads_nowhere_else(copy: Path) -> None:
+    called = replace(source.resolve(str(copy)), name="../../../escaped")
+    made = source.prepare(called, "gguf", "bf16")
+    assert made.path in {cached.path for cached in cache.list_cached()}

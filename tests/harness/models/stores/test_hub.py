@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
@@ -26,18 +27,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _COMMIT = "0123456789abcdef0123456789abcdef01234567"
-_REPOSITORY = "someone/tiny-llama"
+_REPOSITORY, _FILES, _GATED = "someone/tiny-llama", "someone/tiny-GGUF", "someone/gated"
 _LARGE = "merges.txt"  # more than twice what the library takes at a time
+_PIECE_BYTES = 1_000_000
 
 
 class Hub(ThreadingHTTPServer):
-    """One repository; breaks off in the middle of its first answers for the large file."""
+    """Some repositories; breaks off in the middle of its first answers for the large file."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, repositories: dict[str, Path]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.directory = directory
+        self.repositories = repositories
         self.interruptions = 0
+        self.wait_s = 0.0  # before each piece of a file
+        self.claimed_bytes: int | None = None  # of each file, in place of the truth
         self.fetched: list[tuple[str, str | None]] = []  # file, range
+
+    def handle_error(self, *_: object) -> None:
+        """Whoever was answered has been killed."""
 
     @property
     def url(self) -> str:
@@ -57,16 +64,34 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_body=True)
 
     def _answer(self, *, with_body: bool) -> None:
-        path = self.path.partition("?")[0]
-        files = sorted(self.server.directory.iterdir())
-        if path in (f"/api/models/{_REPOSITORY}/revision/main", f"/api/models/{_REPOSITORY}"):
-            self._json({"id": _REPOSITORY, "sha": _COMMIT, "siblings": [{"rfilename": file.name} for file in files]})
-        elif path.startswith(f"/api/models/{_REPOSITORY}/tree/"):
+        path = self.path.partition("?")[0].removeprefix("/api/models")
+        repository = "/".join(path.split("/")[1:3])
+        directory = self.server.repositories.get(repository)
+        rest = path.removeprefix(f"/{repository}")
+        if directory is None:
+            self._refuse(401, "RepoNotFound", "Repository not found")
+        elif rest in ("", "/revision/main"):
+            siblings = [{"rfilename": file.name, "size": self._size(file)} for file in sorted(directory.iterdir())]
+            self._json({"id": repository, "sha": _COMMIT, "siblings": siblings})
+        elif rest.startswith("/tree/"):
+            files = sorted(directory.iterdir())
             self._json([{"type": "file", "path": f.name, "size": f.stat().st_size, "oid": _etag(f)} for f in files])
-        elif found := re.fullmatch(rf"/{_REPOSITORY}/resolve/{_COMMIT}/(.+)", path):
-            self._file(self.server.directory / found[1], with_body=with_body)
+        elif repository == _GATED:
+            self._refuse(403, "GatedRepo", "Access to it is restricted")
+        elif found := re.fullmatch(rf"/resolve/{_COMMIT}/(.+)", rest):
+            self._file(directory / found[1], with_body=with_body)
         else:
-            self.send_error(404, "Repository not found")
+            self.send_error(404)
+
+    def _size(self, file: Path) -> int:
+        return file.stat().st_size if self.server.claimed_bytes is None else self.server.claimed_bytes
+
+    def _refuse(self, code: int, word: str, message: str) -> None:
+        self.send_response(code)
+        self.send_header("X-Error-Code", word)
+        self.send_header("X-Error-Message", message)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _json(self, value: Any) -> None:
         body = json.dumps(value).encode()
@@ -92,7 +117,9 @@ class _Handler(BaseHTTPRequestHandler):
         if file.name == _LARGE and self.server.interruptions:
             self.server.interruptions -= 1
             content = content[: start + (len(content) - start) // 2]
-        self.wfile.write(content[start:])
+        for begin in range(start, len(content), _PIECE_BYTES):
+            time.sleep(self.server.wait_s)
+            self.wfile.write(content[begin : begin + _PIECE_BYTES])
 
 
 def _etag(file: Path) -> str:
@@ -100,12 +127,18 @@ def _etag(file: Path) -> str:
 
 
 @pytest.fixture
-def server(tiny_hf: Path, tmp_path: Path) -> Iterator[Hub]:
+def server(tiny_hf: Path, tiny_gguf: Path, tmp_path: Path) -> Iterator[Hub]:
     repository = shutil.copytree(tiny_hf, tmp_path / "repository")
     (repository / _LARGE).write_bytes(bytes(24_000_000))
     (repository / "pytorch_model.bin").write_bytes(b"a pickle")
     (repository / "modeling_own.py").write_text("raise SystemExit('run')")
-    with Hub(repository) as hub_server:
+    files = tmp_path / "files"
+    files.mkdir()
+    for name in ("tiny-F16.gguf", "tiny-Q4_K_M.gguf", "mmproj-F16.gguf"):
+        shutil.copy(tiny_gguf, files / name)
+    for number in (1, 2):  # by their names alone; what is in them is not looked at here
+        (files / f"tiny-Q8_0-0000{number}-of-00002.gguf").write_bytes(bytes(100 + number))
+    with Hub({_REPOSITORY: repository, _FILES: files, _GATED: files}) as hub_server:
         thread = threading.Thread(target=hub_server.serve_forever, daemon=True)
         thread.start()
         yield hub_server
@@ -113,60 +146,137 @@ def server(tiny_hf: Path, tmp_path: Path) -> Iterator[Hub]:
         thread.join()
 
 
-def _python(code: str, home: Path, url: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def _environment(home: Path, url: str, **more: str) -> dict[str, str]:
     """The library reads its settings when it is imported."""
     variables = {"HF_HOME": str(home), "HF_ENDPOINT": url, "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True, text=True, check=False, timeout=200, env=kept | variables | environment,
-    )  # fmt: skip
+    return kept | variables | more
 
 
-_DOWNLOAD = f"from harness.models.stores import hub; print(hub.download({_REPOSITORY!r}))"
-_RESOLVE = f"""
+def _resolve(
+    spec: str, home: Path, url: str, *, download: bool = True, **more: str
+) -> subprocess.CompletedProcess[str]:
+    code = f"""
 from harness.models import source
-model = source.resolve({_REPOSITORY!r})
+model = source.resolve({spec!r}, download={download})
 print(model.name, model.origin, source.n_params(model), model.path)
 """
+    command = [sys.executable, "-c", code]
+    environment = _environment(home, url, **more)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=200, env=environment)
+
+
+def _told(result: subprocess.CompletedProcess[str]) -> str:
+    """What a person reads."""
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("harness.errors.UserError: "), result.stderr
+    return last.removeprefix("harness.errors.UserError: ")
 
 
 def test_what_was_downloaded_is_a_model_to_name(server: Hub, tmp_path: Path, tiny_hf: Path) -> None:
     server.interruptions = 1
     home = tmp_path / "home"
     for _ in range(2):  # the library may go on by itself, or when it is called again
-        fetched = _python(_DOWNLOAD, home, server.url)
+        fetched = _resolve(_REPOSITORY, home, server.url)
         if fetched.returncode == 0:
             break
-        assert "UserError" in fetched.stderr
-    assert fetched.returncode == 0, fetched.stderr
+        assert "the same command goes on" in _told(fetched)
+    assert fetched.stdout.split()[:3] == ["tiny-llama", "hf", "426624"], fetched.stderr
     assert "%|" in fetched.stderr, "a progress bar"
     whole, again = [asked for name, asked in server.fetched if name == _LARGE]
     assert whole is None
     assert again is not None
     assert 0 < int(again.removeprefix("bytes=").partition("-")[0]) <= 12_000_000, "it went on where it had stopped"
     assert not {name for name, _ in server.fetched} & {"pytorch_model.bin", "modeling_own.py"}
-    resolved = _python(_RESOLVE, home, server.url, HF_HUB_OFFLINE="1")
-    assert resolved.stdout.split()[:3] == ["tiny-llama", "hf", "426624"], resolved.stderr
-    assert resolved.stdout.split()[3] == fetched.stdout.strip()
+    n_fetched = len(server.fetched)
+    for more in ({"HF_HUB_OFFLINE": "1"}, {}):
+        again = _resolve(_REPOSITORY, home, server.url, **more)
+        assert again.stdout == fetched.stdout, again.stderr
+    assert len(server.fetched) == n_fetched, "what is there is not asked for again"
     snapshot = home / "hub" / "models--someone--tiny-llama" / "snapshots" / _COMMIT
     for file in tiny_hf.iterdir():
         assert (snapshot / file.name).read_bytes() == file.read_bytes()
     assert (snapshot / _LARGE).stat().st_size == 24_000_000
 
 
-def test_nothing_is_fetched_offline_or_where_there_is_nothing(server: Hub, tmp_path: Path) -> None:
-    offline = _python(_DOWNLOAD, tmp_path / "home", server.url, HF_HUB_OFFLINE="1")
-    assert "UserError: someone/tiny-llama: cannot be fetched from Hugging Face: " in offline.stderr
-    unknown = _python(_DOWNLOAD.replace("tiny-llama", "none"), tmp_path / "home", server.url)
-    assert "UserError: someone/none: cannot be fetched from Hugging Face: " in unknown.stderr
+def test_a_killed_download_goes_on_with_the_files_that_it_lacks(server: Hub, tmp_path: Path) -> None:
+    server.wait_s = 0.2
+    home = tmp_path / "home"
+    code = f"from harness.models import source; source.resolve({_REPOSITORY!r}, download=True)"
+    with subprocess.Popen([sys.executable, "-c", code], env=_environment(home, server.url)) as process:
+        while not any(file.stat().st_size > 10_000_000 for file in home.rglob("*.incomplete")):
+            assert process.poll() is None, "it must not be done before it is killed"
+            time.sleep(0.05)
+        process.kill()
+    server.wait_s = 0.0
+    there = {name for name, _ in server.fetched} - {_LARGE}
+    assert "model.safetensors" in there
+    server.fetched.clear()
+    result = _resolve(_REPOSITORY, home, server.url)
+    assert result.stdout.split()[:3] == ["tiny-llama", "hf", "426624"], result.stderr
+    assert {name for name, _ in server.fetched} == {_LARGE}
+    snapshot = home / "hub" / "models--someone--tiny-llama" / "snapshots" / _COMMIT
+    assert (snapshot / _LARGE).stat().st_size == 24_000_000
+
+
+@pytest.mark.parametrize(
+    ("spec", "files"),
+    [
+        (f"{_FILES}/tiny-F16.gguf", {"tiny-F16.gguf"}),
+        (f"{_FILES}:q4_k_m", {"tiny-Q4_K_M.gguf"}),
+    ],
+)
+def test_one_file_of_several_is_fetched_alone(server: Hub, tmp_path: Path, spec: str, files: set[str]) -> None:
+    result = _resolve(spec, tmp_path / "home", server.url)
+    (file,) = files
+    assert result.stdout.split()[:3] == [file.removesuffix(".gguf"), "gguf", "426624"], result.stderr
+    assert {name for name, _ in server.fetched} == files
+
+
+def test_all_parts_of_a_split_file_are_fetched(server: Hub, tmp_path: Path) -> None:
+    _resolve(f"{_FILES}:Q8_0", tmp_path / "home", server.url)
+    assert {name for name, _ in server.fetched} == {"tiny-Q8_0-00001-of-00002.gguf", "tiny-Q8_0-00002-of-00002.gguf"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "more", "said"),
+    [
+        (_REPOSITORY, {"HF_HUB_OFFLINE": "1"}, "not in the Hugging Face cache, and HF_HUB_OFFLINE forbids to fetch it"),
+        ("someone/none", {}, r"no such repository at http://127\.0\.0\.1:\d+/someone/none, or a private one, .*login"),
+        (
+            f"{_GATED}/tiny-F16.gguf",
+            {},
+            r"its owners grant access: ask for it at http://\S+/someone/gated, then",
+        ),
+        (_FILES, {}, r"holds 3 GGUF models: tiny-F16\.gguf, tiny-Q4_K_M\.gguf, tiny-Q8_0\.gguf; name one, as "),
+        (f"{_FILES}:Q2_K", {}, r"no such model in someone/tiny-GGUF on the Hub; there is .*tiny-Q4_K_M\.gguf"),
+        (f"{_FILES}/tiny-F32.gguf", {}, r"no such model in someone/tiny-GGUF on the Hub; there is tiny-F16\.gguf"),
+    ],
+)
+def test_what_cannot_be_fetched_is_told_in_one_line(
+    server: Hub, tmp_path: Path, spec: str, more: dict[str, str], said: str
+) -> None:
+    assert re.match(rf"{re.escape(spec)}: .*{said}", _told(_resolve(spec, tmp_path / "home", server.url, **more)))
+    assert server.fetched == []
+
+
+def test_a_disk_too_small_is_told_before_anything_is_fetched(server: Hub, tmp_path: Path) -> None:
+    server.claimed_bytes = 10**17
+    said = _told(_resolve(f"{_FILES}:Q8_0", tmp_path / "home", server.url))
+    assert re.search(r"200000000\.0 GB are to be fetched, and \S+hub has [\d.]+ GB free; HF_HOME names another", said)
     assert server.fetched == []
 
 
 def test_a_connection_that_keeps_breaking_is_told(server: Hub, tmp_path: Path) -> None:
     server.interruptions = 99
-    broken = _python(_DOWNLOAD, tmp_path / "home", server.url)
-    assert "UserError: someone/tiny-llama: cannot be fetched from Hugging Face: peer closed" in broken.stderr
+    said = _told(_resolve(_REPOSITORY, tmp_path / "home", server.url))
+    assert said.startswith("someone/tiny-llama: cannot be fetched from Hugging Face: peer closed")
+
+
+def test_nothing_is_fetched_unasked(server: Hub, tmp_path: Path) -> None:
+    said = _told(_resolve(_REPOSITORY, tmp_path / "home", server.url, download=False))
+    assert "tokenroof run --download, or hf download someone/tiny-llama, fetches it" in said
+    assert server.fetched == []
 
 
 # --- The cache alone
@@ -195,6 +305,8 @@ def cache(tmp_path: Path, tiny_hf: Path, tiny_gguf: Path, monkeypatch: pytest.Mo
         ("org/tiny", "tiny", "hf"),
         ("org/tiny-GGUF", "tiny-llama-f16", "gguf"),
         ("org/tiny-GGUF/tiny-llama-f16.gguf", "tiny-llama-f16", "gguf"),
+        ("org/tiny-GGUF:F16", "tiny-llama-f16", "gguf"),
+        ("org/tiny-GGUF:llama-F16", "tiny-llama-f16", "gguf"),  # a hyphen, as in UD-Q4_K_XL
     ],
 )
 def test_a_cached_repository_is_a_model_to_name(cache: Path, spec: str, name: str, origin: str) -> None:
@@ -213,8 +325,14 @@ def test_a_commit_that_no_branch_names_is_found_too(cache: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("org/tinny", r"not in the Hugging Face cache, .*hub; there is org/tiny, org/tiny-GGUF; hf download org/tinny"),
-        ("org/tiny-GGUF/q4.gguf", r"q4\.gguf is not in the Hugging Face cache; hf download org/tiny-GGUF q4\.gguf"),
+        (
+            "org/tinny",
+            r"not in the Hugging Face cache, .*hub; there is org/tiny, org/tiny-GGUF; .*download org/tinny",
+        ),
+        (
+            "org/tiny-GGUF/q4.gguf",
+            r"no such file .* cache; there is tiny-llama-f16\.gguf; .*hf download org/tiny-GGUF",
+        ),
     ],
 )
 def test_what_is_not_cached_is_told_with_the_way_to_fetch_it(cache: Path, spec: str, said: str) -> None:
@@ -226,12 +344,25 @@ def test_what_is_not_cached_is_told_with_the_way_to_fetch_it(cache: Path, spec: 
 def test_half_a_repository_is_told(cache: Path) -> None:
     snapshot = cache / "models--org--tiny" / "snapshots" / _COMMIT
     (snapshot / "model.safetensors").rename(snapshot / "model-00001-of-00002.safetensors")
-    with pytest.raises(UserError, match=r"without model-00002-of-00002\.safetensors; hf download org/tiny fetches"):
+    with pytest.raises(UserError, match=r"without model-00002-of-00002\.safetensors; .*hf download org/tiny, fetches"):
         source.resolve("org/tiny")
+
+
+_words = st.from_regex(r"\w[\w.-]{0,8}", fullmatch=True)
+
+
+@given(_words, _words, _words)
+def test_the_parts_of_an_id_are_told_apart(owner: str, name: str, word: str) -> None:
+    repository = f"{owner}/{name}"
+    assert hub.wanted(repository) == hub.Wanted(repository, repository)
+    file = hub.Wanted(f"{repository}/{word}.gguf", repository, f"{word}.gguf")
+    assert hub.wanted(file.spec) == file
+    weights = hub.Wanted(f"{repository}:{word}", repository, weight_format=word)
+    assert hub.wanted(weights.spec) == weights
 
 
 @given(st.text())
 def test_any_text_is_an_id_or_is_not(text: str) -> None:
-    if hub.is_repository(text):
+    if hub.wanted(text):
         assert text.count("/") >= 1
         assert not text.startswith(("/", ".", "~"))

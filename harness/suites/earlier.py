@@ -1,0 +1,92 @@
+"""What an output file holds of an earlier run of a suite, so that --resume neither repeats nor skips it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness.workload import Case
+from results.read import read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from harness.work import Work
+
+_LAYERS = "n_gpu_layers"
+_ALL = -1
+
+# Engine, model, settings without the layers off the host, case.
+_Request = tuple[str, str, str, Case]
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """The last run of a suite on a machine.
+
+    Attributes:
+        run_id: its name; None where there is no such run.
+        rows: `row_id`, `status` and the layers that were asked for, of each request, in the file's order.
+    """
+
+    run_id: str | None = None
+    rows: Mapping[_Request, Sequence[tuple[str, str, int]]] = field(default_factory=dict)
+
+    def measured(self, work: Work, case: Case) -> tuple[str, ...]:
+        """The names of the good rows of a case.
+
+        Where the user leaves the layers to the suite, which finds their number by loading, any number is the suite's.
+        """
+        asked = work.settings.n_gpu_layers
+        return tuple(name for name, status, n in self._of(work, case) if status == "ok" and asked in (n, _ALL))
+
+    def layers(self, work: Work, cases: Iterable[Case]) -> int | None:
+        """Those off the host, where not all of them fit there with some of the cases, and loading has told how many."""
+        rows = [row for case in cases for row in self._of(work, case)]
+        return next((n for _, status, n in rows if status == "ok" and n != _ALL), None)
+
+    def skipped(self, work: Work, case: Case) -> str | None:
+        """The name of the row that says that a case was skipped; None where there is none."""
+        asked = work.settings.n_gpu_layers
+        names = [name for name, status, n in self._of(work, case) if status == "skipped" and n == asked]
+        return names[-1] if names else None
+
+    def _of(self, work: Work, case: Case) -> Sequence[tuple[str, str, int]]:
+        return self.rows.get((work.backend, work.source.name, _text(work.settings.asked()), case), ())
+
+
+def earlier_run(output: Path, suite: str, machine: str) -> Earlier:
+    """Look for it.
+
+    Args:
+        output: a result file; it need not exist.
+        suite: its label.
+        machine: its label.
+
+    Raises:
+        ResultsError: the file cannot be read.
+    """
+    if not output.exists():
+        return Earlier()
+    rows = read(output)
+    rows = rows[(rows["suite"] == suite) & (rows["machine"] == machine)]
+    if rows.empty:
+        return Earlier()
+    run_id = str(rows["run_id"].iloc[-1])
+    found: dict[_Request, list[tuple[str, str, int]]] = {}
+    for row in rows[rows["run_id"] == run_id].to_dict("records"):
+        asked = json.loads(row["engine_settings"])["asked"]
+        request = (row["backend"], row["model"], _text(asked), _case(row))
+        found.setdefault(request, []).append((row["row_id"], row["status"], asked[_LAYERS]))
+    return Earlier(run_id, found)
+
+
+def _case(row: Mapping[Any, Any]) -> Case:
+    n_depth, n_prompt, n_gen, batch = (int(row[name]) for name in ("n_depth", "n_prompt", "n_gen", "batch"))
+    return Case(n_depth, n_prompt, n_gen, batch, row["kv_cache"])
+
+
+def _text(asked: Mapping[str, Any]) -> str:
+    return json.dumps({name: value for name, value in asked.items() if name != _LAYERS}, sort_keys=True)
