@@ -58,7 +58,7 @@ class EngineInfo:
     cache_kinds: tuple[str, ...] = ()  # of KV caches, beside its usual one: engine option "cache"
     cuda_cache_kinds: tuple[str, ...] = ()  # those of them that run on CUDA devices only
     kv_formats: tuple[str, ...] = ()  # of keys and values, beside those that every version of it has
-    quantised_formats: tuple[str, ...] = ()  # of weights, that its backend's `quantise` module makes
+    quantised_formats: tuple[str, ...] = ()  # of weights, that its `quantise` module or its `load` makes
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,15 @@ class Tier:
     layers: tuple[int, ...]  # that the engine says it computes there; the number of layers stands for the output layer
     weight_bytes: int  # of the model's buffers; a file that is mapped may count more than the tensors used
     kv_bytes: int  # of the KV cache's buffers; 0 before allocate
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a module of a model holds in memory."""
+
+    name: str  # of its parameters in a Hugging Face checkpoint: "model.layers.0.mlp.up_proj.weight"
+    n_params: int  # packed ones by their number
+    n_bytes: int  # with scales and zero points
 
 
 @dataclass(frozen=True)
@@ -214,9 +223,32 @@ class Session(ABC):
             `[batch, n, vocab]` float32.
         """
 
+    def experts_hit(self, tokens: Ids, first: int) -> NDArray[np.int64] | None:  # noqa: ARG002
+        """Count the experts of a mixture that decode steps read; never timed, and only `allocate` may follow.
+
+        The KV cache is allocated anew for `tokens`. `first` of each sequence are the prompt, and each token after them
+        is a step of all sequences. Experts that every token reads (shared ones) do not count.
+
+        Args:
+            tokens: `[batch, n]`.
+            first: tokens of the prompt, 0 to n - 1.
+
+        Returns:
+            `[n - first, layers]`: for each step and each layer with experts the distinct ones that it reads. None: the
+            engine cannot tell, or the model has none.
+        """
+        return None
+
     @abstractmethod
     def facts(self) -> Facts:
         """What was really loaded and where; valid after `load`, KV fields after `allocate`."""
+
+    def held(self) -> tuple[Held, ...] | None:
+        """The weights in memory, module by module, a tied tensor once; they sum up to what `facts` says.
+
+        None: as the artifact has them, in the format that was asked for.
+        """
+        return None
 
     @abstractmethod
     def memory(self) -> Memory:

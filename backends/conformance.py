@@ -87,6 +87,7 @@ def checks() -> tuple[Check, ...]:
         overflow_is_an_error,
         facts_are_sane,
         memory_is_sane,
+        experts_are_counted_or_not_told,
         closing_raises_nothing,
     )
 
@@ -311,6 +312,23 @@ def memory_is_sane(session: Session, _: float) -> None:
         _require(value is None or value >= minimum, f"{name} is {value}")
 
 
+def experts_are_counted_or_not_told(session: Session, tolerance: float) -> None:
+    """`experts_hit` is None or counts `[steps, layers]`: equal sequences read no more than one; then all goes on."""
+    tokens = _tokens(session, batch=1, n=9)
+    several = np.concatenate([tokens, tokens, _tokens(session, batch=3, n=9)])
+    alone, alike, together = (session.experts_hit(text, 4) for text in (tokens, several[:2], several))
+    if alone is not None and alike is not None and together is not None:
+        _require(alone.ndim == 2 and len(alone) == 5 and alone.size > 0, f"5 steps gave counts {alone.shape}")
+        _require(bool((alone >= 1).all()), f"a step reads {alone.min()} experts of a layer")
+        _require(bool((alone == alike).all()), "two equal sequences read other experts than one")
+        _require(bool((together >= alone).all()), "five sequences read fewer experts than one of them")
+    _require((alone is None) == (alike is None) == (together is None), "it tells once, and then does not")
+    session.allocate(_SHORT, batch=1)
+    expected = session.logits(tokens)
+    session.reset()
+    _require_argmax(session.prefill(tokens), expected[:, -1], tolerance)
+
+
 def closing_raises_nothing(session: Session, _: float) -> None:
     """`close` ends a session that still holds tokens."""
     session.allocate(_SHORT, batch=1)
@@ -325,6 +343,9 @@ def _check_facts(session: Session) -> None:
     for name in ("n_params", "weight_bytes"):
         value = getattr(facts, name)
         _require(value > 0, f"{name} is {value}")
+    if (held := session.held()) is not None:
+        sums = (sum(module.n_params for module in held), sum(module.n_bytes for module in held))
+        _require(sums == (facts.n_params, facts.weight_bytes), f"modules hold {sums} parameters and bytes in all")
     # On a CPU the harness names the device and its memory: it knows them better than any engine.
     device = () if facts.device == "cpu" else ("device_name", "device_memory_bytes")
     for name in ("n_threads", "flash_attn", *device):

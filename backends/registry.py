@@ -25,6 +25,7 @@ class Backend:
     extra: str  # of the tokenroof distribution: pip install "tokenroof[extra]"
     artifact: Kind
     places_layers: bool = False  # can put part of the layers on the GPU (-ngl)
+    quantises_at_load: bool = False  # in memory; else its `quantise` module writes a copy
     kv_formats: tuple[str, ...] = ()  # that every version of it has, beside the weights' own (-ctk, -ctv)
     # Engine options to try once more with when the process dies without a word, and what they avoid.
     after_crash: dict[str, Any] = field(default_factory=dict)
@@ -42,7 +43,7 @@ class Backend:
 BACKENDS = {
     backend.name: backend
     for backend in (
-        Backend("torch", "backends.torch", ("torch", "transformers"), "torch", "hf"),
+        Backend("torch", "backends.torch", ("torch", "transformers"), "torch", "hf", quantises_at_load=True),
         Backend("mlx", "backends.mlx", ("mlx", "mlx_lm"), "mlx", "hf", kv_formats=("8bit", "4bit")),
         Backend(
             "llama.cpp",

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from backends.base import BackendError, EngineInfo, Facts, Memory, OutOfMemoryError, Session
-from backends.llama_cpp import engine_log, ggml, gpu_registry, overrides, placement, tiers
+from backends.llama_cpp import engine_log, experts, ggml, gpu_registry, overrides, placement, tiers
 from backends.llama_cpp.batch import TokenBatch
 from backends.llama_cpp.rpc import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
+
+    from numpy.typing import NDArray
 
     from backends.base import Ids, LoadRequest, Logits, Tier
     from backends.llama_cpp.engine_log import EngineLog
@@ -65,6 +68,7 @@ class LlamaCppSession(Session):
         self._context: int | None = None
         self._context_buffers: dict[str, dict[str, int]] = {}
         self._flash_attention: str | None = None
+        self._watch: experts.Watch | None = None
         self._load_model(*placement.placement(request))
         self._vocab_size: int = self._llama.llama_vocab_n_tokens(self._llama.llama_model_get_vocab(self._model))
         try:
@@ -96,7 +100,7 @@ class LlamaCppSession(Session):
         self._log.attach(self._llama)  # again: llama.cpp has one log, and somebody else may have taken it
         self._log.clear()
         path = str(request.artifact)
-        self._model = self._llama.llama_model_load_from_file(path.encode(), self._model_params)
+        self._model = self._llama.llama_model_load_from_file(os.fsencode(path), self._model_params)
         if not self._model:
             # The row that gets the message must not hold a home directory.
             reason = self._log.take_errors().replace(path, request.artifact.name)
@@ -148,6 +152,8 @@ class LlamaCppSession(Session):
         params.type_v = _ggml_type(self._kv_format(self._request.kv_v_format))
         # As in llama-bench: a sliding window's cache holds the window, not the whole context.
         params.swa_full = False
+        if self._watch:
+            params.cb_eval = self._watch.callback
         self._context_params = params
         self._log.clear()
         self._context = self._llama.llama_init_from_model(self._model, params)
@@ -223,6 +229,21 @@ class LlamaCppSession(Session):
         for index, row in self._forward(tokens, everywhere, self._llama.llama_n_ubatch(self._context)):
             logits[index] = self._logits_row(row)
         return logits.reshape(batch, n, self._vocab_size)
+
+    def experts_hit(self, tokens: Ids, first: int) -> NDArray[np.int64] | None:
+        """In a context of its own, which has llama.cpp tell what it computes."""
+        watch = self._watch = experts.Watch(self._llama)
+        try:
+            batch, n = tokens.shape
+            self.allocate(n, batch)
+            if first:
+                self.prefill(tokens[:, :first])
+            watch.on = True
+            counts = [watch.take() for _ in self.decode(tokens[:, first:])]
+        finally:
+            self._watch = None
+            self._free_context()
+        return np.array(counts) if counts[0].size else None
 
     def _forward(
         self, tokens: Ids, outputs: np.ndarray[Any, np.dtype[np.bool_]], chunk: int

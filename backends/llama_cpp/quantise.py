@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import TYPE_CHECKING
 
 from backends.base import BackendError
@@ -40,5 +41,5 @@ def quantise(source: Path, target: Path, weight_format: str, n_threads: int) -> 
     params.max_buf_size = _HELD_BYTES
     log.attach(llama)
     log.clear()
-    if llama.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(params)):
+    if llama.llama_model_quantize(os.fsencode(source), os.fsencode(target), ctypes.byref(params)):
         raise BackendError(f"llama.cpp cannot make {weight_format}: {log.take_errors()}")

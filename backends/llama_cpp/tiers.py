@@ -7,6 +7,7 @@ bytes all lie in the host's memory. So a device has only the layers that the byt
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -142,7 +143,7 @@ def _tensors(part: Path) -> dict[str, int]:
     open_file = function("gguf_init_from_file", Pointer, Text, _InitParams)
     name = function("gguf_get_tensor_name", Text, Pointer, ctypes.c_int64)
     size = function("gguf_get_tensor_size", Size, Pointer, ctypes.c_int64)
-    file = open_file(str(part).encode(), _InitParams(no_alloc=True, ctx=None))
+    file = open_file(os.fsencode(part), _InitParams(no_alloc=True, ctx=None))
     if file is None:
         return {}
     try:

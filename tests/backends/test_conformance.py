@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from backends import conformance
-from backends.base import BackendError, LoadRequest
+from backends.base import BackendError, Held, LoadRequest
 from backends.simulated import Options, SimulatedSession
 
 EXACT = 0.0
@@ -193,6 +193,12 @@ class OverflowIsAnIndexError(Sound):
             raise IndexError from None
 
 
+class HoldsLessThanItSays(Sound):
+    def held(self):
+        facts = self.facts()
+        return (Held("lm_head.weight", facts.n_params, facts.weight_bytes - 1),)
+
+
 class NoParameters(Sound):
     def facts(self):
         return replace(super().facts(), n_params=0)
@@ -233,6 +239,12 @@ class CacheOfZeroBytes(Sound):
         return replace(super().memory(), kv_cache_bytes=0)
 
 
+class ExpertsOfEachSequenceApart(Sound):
+    def experts_hit(self, tokens, first):
+        batch, n = tokens.shape
+        return np.full((n - first, 1), 2 * batch)
+
+
 class CloseRaises(Sound):
     def close(self):
         raise RuntimeError("the device is busy")
@@ -265,6 +277,7 @@ BROKEN = {
     AllocatesLessThanAsked: "allocation_holds_what_was_asked",
     OverflowIsSilent: "overflow_is_an_error",
     OverflowIsAnIndexError: "overflow_is_an_error",
+    HoldsLessThanItSays: "facts_are_sane",
     NoParameters: "facts_are_sane",
     ThreadsUnknownWithoutReason: "facts_are_sane",
     GpuWithoutAName: "facts_are_sane",
@@ -273,6 +286,7 @@ BROKEN = {
     SettingsAreNoJson: "facts_are_sane",
     PeakUnknownWithoutReason: "memory_is_sane",
     CacheOfZeroBytes: "memory_is_sane",
+    ExpertsOfEachSequenceApart: "experts_are_counted_or_not_told",
     CloseRaises: "closing_raises_nothing",
 }
 

@@ -1,0 +1,1 @@
+"""A person's own text in place of random token ids."""
