@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from harness.roofline.breakdown import fit_sizes
 from reports.breakdown_sentences import sentences, size_sentence
+from reports.numbers import number
+from reports.page.texts import name
 from reports.summary import asked_of
 
 if TYPE_CHECKING:
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
     from reports.words import Words
 
 _NEEDED = ["tpot_s", "streamed_bytes_per_token", "kv_read_bytes"]
+_EXPERTS = ["experts_hit", "experts_hit_expected"]
 _ENGINE = ["machine", "backend", "weight_format", "batch", "n_gen"]
-_MODEL = ["model", "asked"]
+_MODEL = ["model", "asked", "prompt_file"]
 _LEAST_SIZES = 3
 
 
@@ -36,9 +39,10 @@ def breakdown_text(rows: pd.DataFrame, words: Words) -> str:
     for (machine, backend, weight_format, *_), engine in points.groupby(_ENGINE, sort=False):
         who = words["breakdown.engine_on_machine"].format(engine=backend, machine=machine) if several else backend
         told = {"who": who, "format": weight_format}
-        models = [(name[0], model) for name, model in engine.groupby(_MODEL, sort=False)]
-        for name, model in models:
-            paragraphs.append(words["breakdown.of_model"].format(**told, model=name, text=_model_text(model, words)))
+        models = list(engine.groupby(_MODEL, dropna=False, sort=False))
+        for (model_name, _, prompt), model in models:
+            said = _joined([*_model_sentences(model, words), *_experts(model, prompt, words)], words)
+            paragraphs.append(words["breakdown.of_model"].format(**told, model=model_name, text=said))
         if text := _sizes_text([model for _, model in models], words):
             paragraphs.append(words["breakdown.of_sizes"].format(**told, text=text))
     return "\n".join(paragraphs)
@@ -47,26 +51,40 @@ def breakdown_text(rows: pd.DataFrame, words: Words) -> str:
 def _launches(rows: pd.DataFrame) -> pd.DataFrame:
     """One point a launch and case: repetitions within a launch are too alike to be points of their own."""
     case = ["n_depth", "n_prompt", "run_id", "launch"]
-    columns = [*_NEEDED, "bandwidth_measured_gbs"]
+    columns = [*_NEEDED, "bandwidth_measured_gbs", *_EXPERTS]
     return (
-        rows.groupby([*_ENGINE, *_MODEL, *case], sort=False)[columns]
+        rows.groupby([*_ENGINE, *_MODEL, *case], dropna=False, sort=False)[columns]
         .median()
         .reset_index()
         .astype(dict.fromkeys(columns, float))
     )
 
 
-def _model_text(model: pd.DataFrame, words: Words) -> str:
+def _joined(told: list[str], words: Words) -> str:
+    return reduce(lambda text, more: words["breakdown.joined"].format(text=text, more=more), told)
+
+
+def _model_sentences(model: pd.DataFrame, words: Words) -> list[str]:
     shallow = model.sort_values("kv_read_bytes").iloc[0]
     bandwidth = shallow["bandwidth_measured_gbs"]
-    told = sentences(
+    return sentences(
         model["kv_read_bytes"],
         model["tpot_s"],
         words,
         streamed_bytes=shallow["streamed_bytes_per_token"],
         bandwidth_bytes_s=bandwidth * 1e9 if bandwidth > 0 else None,
     )
-    return reduce(lambda text, more: words["breakdown.joined"].format(text=text, more=more), told)
+
+
+def _experts(model: pd.DataFrame, prompt: object, words: Words) -> list[str]:
+    """How many of a mixture's experts a step reads; of a single sequence it is known beforehand."""
+    batch = int(model["batch"].iloc[0])
+    hit, expected = model[_EXPERTS].median()
+    if batch == 1 or not hit > 0:
+        return []
+    text = name(prompt) if isinstance(prompt, str) else words["breakdown.random_tokens"]
+    told = {"batch": batch, "hit": number(hit), "expected": number(expected)}
+    return [words["breakdown.experts"].format(text=text, **told)]
 
 
 def _sizes_text(models: list[pd.DataFrame], words: Words) -> str | None:

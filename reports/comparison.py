@@ -15,12 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 from reports.case import case_name
+from reports.numbers import number, percent
 from reports.summary import plain
 from results.compare.lines import METRICS
 from results.compare.verdicts import ENOUGH_LAUNCHES, FASTER, LAUNCH_FLOOR, SAME, SLOWER, TOO_WIDE, UNKNOWN, VERDICTS
 from results.spreadsheet import escape
+from results.weight_width import nominal_bits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from results.compare.compare import Comparison
 
 Format = Literal["table", "md", "json", "csv"]
@@ -28,7 +32,8 @@ Line = dict[str, Any]
 
 STYLES = {FASTER: "green", SLOWER: "bold red", UNKNOWN: "yellow"}
 LEAST_TREND_PCT = 0.5  # a repetition; a smaller one is not worth a word
-_UNITS = {"decode_tok_s": (1, "tok/s"), "prefill_tok_s": (1, "tok/s"), "ttft_s": (1e3, "ms")}
+_RATE, _TIME = (1, "tok/s"), (1e3, "ms")
+_UNITS = {"decode_tok_s": _RATE, "prefill_tok_s": _RATE, "ttft_s": _TIME, "ttft_client_s": _TIME}
 _FROM_FLOOR = "~"
 
 
@@ -129,7 +134,8 @@ def _sections(comparison: Comparison) -> list[tuple[str, list[str], list[list[st
 
 def _title(line: Line, *, name_side: bool) -> str:
     same = (line[f"base_{name}"] for name in ("backend", "machine") if line[f"base_{name}"] == line[f"new_{name}"])
-    what = ", ".join(filter(None, [line["model"], line["weight_format"], *same]))
+    formats = dict.fromkeys(line[f"{side}_weight_format"] for side in ("base", "new"))
+    what = ", ".join(filter(None, [line["model"], *(formats if len(formats) == 1 else ()), *same]))
     side = f"{line['new_side']}: " if name_side else ""
     return f"{side}{what}: {line['differs'] or 'the same settings'}"
 
@@ -155,8 +161,8 @@ def _noise(line: Line, side: str) -> str:
 
 
 def _notes(lines: list[Line]) -> list[str]:
-    """Why one cannot tell, and what the repetitions show: a trend, outliers."""
-    notes = []
+    """What fewer bits cost, why one cannot tell, and what the repetitions show: a trend, outliers."""
+    notes = list(dict.fromkeys(note for line in lines for note in _weights(line)))
     for line in lines:
         if line["verdict_why"]:
             notes.append(f"{case_name(line)}: cannot tell: {line['verdict_why']}")
@@ -171,6 +177,23 @@ def _notes(lines: list[Line]) -> list[str]:
                     f"{case_name(line)}, {side}: {outliers} of {tried} repetitions far from their launch's median"
                 )
     return notes
+
+
+def _weights(line: Line) -> list[str]:
+    """Bits and quality, where a side's weights are quantised."""
+    if not any(nominal_bits(line[f"{side}_weight_format"]) for side in ("base", "new")):
+        return []
+
+    def both(column: str, form: Callable[[float | None], str] = number) -> str:
+        return " → ".join(form(line[f"{side}_{column}"]) for side in ("base", "new"))
+
+    bits = f"true bits a weight {both('weight_bits')}"
+    if all(line[f"{side}_quality_kl"] is None for side in ("base", "new")):
+        return [f"{bits}; what they cost in quality was not measured"]
+    return [
+        f"{bits}; KL divergence from unquantised {both('quality_kl')} nats, "
+        f"same first choice {both('quality_top1', percent)} %"
+    ]
 
 
 def _means(comparison: Comparison) -> list[str]:

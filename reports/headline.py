@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from results.schema import CASE
 
@@ -29,7 +29,7 @@ def headlines(lines: pd.DataFrame) -> list[pd.DataFrame]:
     for _, alike in rated.groupby(["model", "weight_format"], dropna=False, sort=False):
         rest = alike
         while len(rest):
-            chosen = rest[(rest[CASE] == _widest(rest)).all(axis=1)]
+            chosen = rest[_is_case(rest, _widest(rest))]
             groups.append(chosen.sort_values("decode_tok_s", ascending=False, kind="stable"))
             rest = rest[~rest["engine"].isin(chosen["engine"])]
     groups.sort(key=lambda group: (-len(group), group["decode_tok_s"].max()))
@@ -52,15 +52,23 @@ def no_headline(gathered: Gathered, lines: pd.DataFrame, words: Words) -> str:
         return words["answer.only_published"].format(n=n_rows)
     if n_own == 0:
         return words["answer.none_counts"].format(n=n_rows)
-    if (gathered.own["status"] == "failed").all():
-        return words["answer.all_failed"].format(n=n_own)
+    outcomes = set(gathered.own["status"])
+    if "ok" not in outcomes:
+        n_failed = int((gathered.own["status"] == "failed").sum())
+        return words[f"answer.all_{'failed' if n_failed else 'skipped'}"].format(n=n_failed or n_own)
     has_rate = (lines["decode_tok_s"] > 0).any()
     return words["answer.no_cached_decode" if has_rate else "answer.no_decode"]
 
 
-def _widest(lines: pd.DataFrame) -> pd.Series[int]:
-    counts = lines.groupby(CASE)["engine"].nunique().reset_index()
+def _is_case(lines: pd.DataFrame, case: pd.Series[Any]) -> pd.Series[bool]:
+    """Which lines are of a case; empty cells are equal."""
+    same = (lines[CASE] == case) | (lines[CASE].isna() & case.isna())
+    return same.all(axis=1)
+
+
+def _widest(lines: pd.DataFrame) -> pd.Series[Any]:
+    counts = lines.groupby(CASE, dropna=False)["engine"].nunique().reset_index()
     order = ["engine", "batch", "n_depth", "n_gen", "n_prompt"]
     best = counts.sort_values(order, ascending=[False, True, True, False, False], kind="stable")
-    first: pd.Series[int] = best[CASE].iloc[0]
+    first: pd.Series[Any] = best[CASE].iloc[0]
     return first

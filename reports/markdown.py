@@ -22,7 +22,7 @@ def render(page: Page, words: Words) -> str:
     blocks.append("\n".join(f"- {_text(sentence)}" for sentence in page.answer))
     if page.pictures:
         blocks += [f"## {words['page.figures']}", *(_picture(picture) for picture in page.pictures)]
-    for key in ("results", "time", "doubts", "published"):
+    for key in ("results", "quality", "servers", "time", "doubts", "published"):
         table: Table | None = getattr(page, key)
         if table:
             blocks += [f"## {words[f'page.{key}']}", *_table(table)]

@@ -10,6 +10,7 @@ from reports.case import case_name
 from reports.headline import headlines, no_headline
 from reports.numbers import number, percent
 from reports.page.texts import name
+from reports.skipped import skipped_rows
 from reports.summary import plain, summarise
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def show(gathered: Gathered, words: Words, *, width: int, blocks: bool) -> str:
     headline = [[plain(line) for line in group.to_dict("records")] for group in headlines(lines)]
     groups = [_group(group, words, width, blocks) for group in headline]
     texts = [*groups, words["show.legend"]] if groups else [no_headline(gathered, lines, words)]
-    notes = [*_failures(gathered.own, words), *_left_out(gathered, words)]
+    own = gathered.own
+    failures = _unmeasured(own[own["status"] == "failed"], "failed", own, words)
+    skipped = _unmeasured(skipped_rows(own), "skipped", own, words)
+    notes = [*failures, *skipped, *_left_out(gathered, words)]
     return "\n\n".join([*texts, *(["\n".join(notes)] if notes else [])])
 
 
@@ -92,16 +96,16 @@ def _bar(rate: float, ceiling: float | None, cells_per_unit: float, width: int, 
     return "".join(cells)
 
 
-def _failures(own: pd.DataFrame, words: Words) -> list[str]:
-    failed = own[own["status"] == "failed"]
-    if failed.empty:
+def _unmeasured(found: pd.DataFrame, status: str, own: pd.DataFrame, words: Words) -> list[str]:
+    """Those of all rows that have a status without rates, with the reasons."""
+    if found.empty:
         return []
-    reasons = failed["error"].fillna(words["doubts.no_reason"])
-    counts = (failed["backend"] + ", " + failed["model"] + ": " + reasons).value_counts(sort=True)
+    reasons = found["error"].fillna(words["doubts.no_reason"])
+    counts = (found["backend"] + ", " + found["model"] + ": " + reasons).value_counts(sort=True)
     shown = [f"  {count} × {text}" for text, count in counts.head(_MOST_REASONS).items()]
     more = len(counts) - len(shown)
     return [
-        words["show.failed"].format(n=len(failed), all=len(own)),
+        words[f"show.{status}"].format(n=len(found), all=int((own["status"] != "skipped").sum())),
         *shown,
         *([f"  {words['doubts.more'].format(n=more)}"] if more else []),
     ]

@@ -22,6 +22,11 @@ RATES = ["ttft_s", "prefill_tok_s", "decode_tok_s"]
 CEILINGS = ["decode_ceiling_tok_s", "decode_ceiling_spec_tok_s", "prefill_ceiling_tok_s"]
 STEP = ["streamed_bytes_per_token", "kv_read_bytes", "bandwidth_measured_gbs"]
 CEILING_TEXTS = ["decode_ceiling_bound", "ceiling_warning"]
+WEIGHTS = ["weight_bits", "quality_kl", "quality_top1"]
+SERVED = [
+    *("ttft_client_s", "ttft_client_p90_s", "ttft_client_p99_s", "server_latency_s", "network_latency_s"),
+    *("request_tok_s", "output_tok_s", "itl_p50_s", "itl_p99_s"),
+]
 PEAKS = ["peak_device_bytes", "peak_host_bytes"]
 
 
@@ -35,13 +40,15 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         The columns of `SUBJECT`; `settings`, what was asked, or `ENGINE`, where it tells this line from its like, as
-        text; the columns of `CASE`; `n_ok` and `n_failed` repetitions; `launches` with an ok repetition; `ttft_s`,
+        text; the columns of `CASE`; `n_ok` and `n_failed` repetitions, and `n_skipped` rows of cases
+        that were not tried; `launches` with an ok repetition; `ttft_s`,
         `prefill_tok_s` and `decode_tok_s`, each the median of the launches' medians; `decode_sd_tok_s`, the standard
         deviation of those medians where there are at least three, else of the repetitions, and `decode_sd_of`, which
         of the two; the columns of `CEILINGS`, medians; `mbu` and `mfu`, the line's rate over its ceiling;
+        those of `WEIGHTS`, medians, true bits and what they cost; those of `SERVED`, medians, of servers;
         the columns of `STEP`, medians, what a decode step reads and how fast the memory is; the columns of
         `CEILING_TEXTS`, the first; `peak_device_bytes` and `peak_host_bytes`, the largest; `verified`, `verified_with`
-        and `verified_why` of the repetition that was verified worst; `error`, the reasons of failed ones.
+        and `verified_why` of the repetition that was verified worst; `error`, the reasons of those that are not ok.
         Ordered by model, weight format and case, then as the rows are.
     """
     rows = _join_failed(rows.assign(asked=asked_of(rows)))
@@ -49,27 +56,28 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     rows["line"] = rows.groupby(keys, dropna=False, sort=False).ngroup()
     lines = rows.drop_duplicates("line").set_index("line")[keys]
     lines.insert(len(SUBJECT), "settings", telling_settings(lines, [*SUBJECT, *CASE]))
-    ok_rows, failed_rows = (rows[rows["status"] == status] for status in ("ok", "failed"))
-    ok, failed = ok_rows.groupby("line"), failed_rows.groupby("line")
+    ok_rows, failed_rows, skipped_rows = (rows[rows["status"] == status] for status in ("ok", "failed", "skipped"))
+    ok, not_ok = ok_rows.groupby("line"), rows[rows["status"] != "ok"].groupby("line")
     launches = ok_rows.groupby(["line", "run_id", "launch"], dropna=False)[RATES].median().groupby("line")
 
     lines = lines.drop(columns=["asked", *ENGINE])
-    lines = lines.assign(n_ok=ok.size(), n_failed=failed.size(), launches=launches.size())
-    lines = lines.fillna({"n_ok": 0, "n_failed": 0, "launches": 0})
-    lines = lines.astype({"n_ok": int, "n_failed": int, "launches": int})
+    lines = lines.assign(n_ok=ok.size(), launches=launches.size())
+    lines = lines.assign(n_failed=failed_rows.groupby("line").size(), n_skipped=skipped_rows.groupby("line").size())
+    counts = ["n_ok", "n_failed", "n_skipped", "launches"]
+    lines[counts] = lines[counts].fillna(0).astype(int)
     of_launches = launches["decode_tok_s"].count() >= 3
     spread = launches["decode_tok_s"].std().where(of_launches, ok["decode_tok_s"].std())
     lines[RATES] = launches.median()
     lines["decode_sd_tok_s"] = spread
     lines["decode_sd_of"] = of_launches.map({True: "launches", False: "repetitions"}).where(spread.notna())
-    medians = [*CEILINGS, *STEP]
+    medians = [*CEILINGS, *STEP, *WEIGHTS, *SERVED]
     lines[medians] = ok[medians].median()
     lines["mbu"] = lines["decode_tok_s"] / lines["decode_ceiling_tok_s"]
     lines["mfu"] = lines["prefill_tok_s"] / lines["prefill_ceiling_tok_s"]
     lines[CEILING_TEXTS] = ok[CEILING_TEXTS].first()
     lines[PEAKS] = ok[PEAKS].max()
     lines[VERDICT] = _worst(ok_rows).set_index("line")[VERDICT]
-    lines["error"] = failed["error"].agg(lambda reasons: "; ".join(reasons.dropna().unique()))
+    lines["error"] = not_ok["error"].agg(lambda reasons: "; ".join(reasons.dropna().unique()))
     return lines.sort_values(["model", "weight_format", *CASE], kind="stable", ignore_index=True)
 
 
@@ -96,10 +104,10 @@ def _request(settings: str) -> str | None:
 
 
 def _join_failed(rows: pd.DataFrame) -> pd.DataFrame:
-    """A failed row cannot know what only a measured one tells; it takes it from the first that was asked alike."""
+    """A row that is not ok cannot know what a measured one tells; it takes it from the first that was asked alike."""
     request = ["machine", "backend", "backend_version", "engine_build", "model", "asked", *CASE]
     told = ["weight_format", "engine_mode", "device"]
-    failed = rows["status"] == "failed"
+    failed = rows["status"] != "ok"
     ok_first = rows.loc[failed.sort_values(kind="stable").index]
     known = ok_first.groupby(request, dropna=False)[told].transform("first")
     return rows.assign(**{name: rows[name].mask(failed, known[name]) for name in told})

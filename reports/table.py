@@ -14,8 +14,10 @@ from rich.text import Text
 
 from reports.case import case_name
 from reports.numbers import EMPTY, gigabytes, number, number_with, percent
+from reports.served import is_served, ttft_cell
 from reports.summary import plain
 from results.verify import MARGIN
+from results.weight_width import nominal_bits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +34,8 @@ SPREADS = {
     "repetitions": "±: standard deviation of the repetitions, where there are fewer than three launches",
 }
 CEILING = "ceiling: the decode rate if its bytes moved at the measured memory bandwidth; MBU: decode rate / ceiling"
+CLIENT = "*: TTFT at a server's client: request sent to first token, with tokenising, queueing and the network"
+VENDOR = "v: a ceiling at the vendor's bandwidth, where none is measured"
 COMPUTE = "c: the operations of a step, at the measured rate of matrix products, take longer than its bytes"
 VERIFIED = f"verified: logits of another engine agree, relative L2 within {MARGIN} times what rounding makes"
 STYLES = {"yes": "green", "no": "bold red", "failed": "bold red"}
@@ -100,17 +104,24 @@ def _name(line: Line, *, show_machine: bool) -> str:
 
 
 def _cells(line: Line) -> list[str]:
-    ttft, mbu = line["ttft_s"], line["mbu"]
+    mbu = line["mbu"]
     return [
         case_name(line),
-        number(None if ttft is None else 1e3 * ttft),
+        ttft_cell(line),
         number(line["prefill_tok_s"]),
         number_with(line["decode_tok_s"], line["decode_sd_tok_s"]),
-        number(line["decode_ceiling_tok_s"]) + (" c" if line["decode_ceiling_bound"] == "compute" else ""),
+        _ceiling(line),
         percent(mbu) + ("!" if mbu is not None and mbu > 1 else ""),
         _peak(line),
-        (line["verified"] or EMPTY) if line["n_ok"] else "failed",
+        (line["verified"] or EMPTY) if line["n_ok"] else "failed" if line["n_failed"] else "skipped",
     ]
+
+
+def _ceiling(line: Line) -> str:
+    """At the measured bandwidth; a server's machine may be known by its vendor's alone."""
+    if line["decode_ceiling_tok_s"] is None and line["decode_ceiling_spec_tok_s"] is not None:
+        return f"{number(line['decode_ceiling_spec_tok_s'])} v"
+    return number(line["decode_ceiling_tok_s"]) + (" c" if line["decode_ceiling_bound"] == "compute" else "")
 
 
 def _peak(line: Line) -> str:
@@ -123,23 +134,54 @@ def _peak(line: Line) -> str:
 
 
 def _notes(named: list[tuple[str, Line]]) -> list[str]:
-    """Rates above their ceilings, why engines are not verified, and why cases failed."""
+    """What quantised weights cost, an idle server's times, rates above ceilings, why lines have no verdict or rate."""
+    weights: dict[str, list[str]] = {}
+    idle: dict[str, list[str]] = {}
     doubts: dict[str, list[str]] = {}
+    skipped: dict[str, list[str]] = {}
     failures = []
     for name, line in named:
+        if line["n_ok"] and (told := _weights(line)):
+            weights.setdefault(told, []).append(name)
+        if line["server_latency_s"] is not None:
+            idle.setdefault(_idle(line), []).append(name)
         if line["ceiling_warning"]:
             failures.append(f"! {name}, {case_name(line)}: {line['ceiling_warning']}")
         if line["n_ok"] and line["verified_why"]:
             doubts.setdefault(line["verified_why"], []).append(name)
+        if line["n_skipped"] and not line["n_ok"] + line["n_failed"]:
+            skipped.setdefault(f"skipped: {line['error'] or 'no reason was given'}", []).append(name)
         if line["n_failed"]:
             tried = line["n_ok"] + line["n_failed"]
             error = line["error"] or "no reason was given"
             failures.append(f"{name}, {case_name(line)}: {line['n_failed']} of {tried} failed: {error}")
-    return [*(f"{'; '.join(dict.fromkeys(names))}: {why}" for why, names in doubts.items()), *failures]
+    told_of = [*weights.items(), *idle.items(), *doubts.items(), *skipped.items()]
+    return [*(f"{'; '.join(dict.fromkeys(names))}: {text}" for text, names in told_of), *failures]
+
+
+def _weights(line: Line) -> str | None:
+    """True bits and quality of quantised weights."""
+    if nominal_bits(line["weight_format"]) is None or line["weight_bits"] is None:
+        return None
+    bits = f"{number(line['weight_bits'])} true bits a weight"
+    if line["quality_kl"] is None:
+        return bits
+    kl, top1 = number(line["quality_kl"]), percent(line["quality_top1"])
+    return f"{bits}; KL divergence from unquantised {kl} nats, same first choice {top1} %"
+
+
+def _idle(line: Line) -> str:
+    """What a server takes for next to nothing."""
+    network_s = line["network_latency_s"]
+    get = "" if network_s is None else f", a GET {number(1e3 * network_s)} ms"
+    shortest = f"the shortest prompt has TTFT {number(1e3 * line['server_latency_s'])} ms"
+    return f"while the server is idle, {shortest}{get}; no TTFT has anything subtracted"
 
 
 def _legend(lines: list[Line]) -> list[str]:
     spreads = [text for basis, text in SPREADS.items() if any(line["decode_sd_of"] == basis for line in lines)]
     ceilings = [CEILING] if any(line["mbu"] is not None for line in lines) else []
+    ceilings += [VENDOR] if any(_ceiling(line).endswith(" v") for line in lines) else []
     ceilings += [COMPUTE] if any(line["decode_ceiling_bound"] == "compute" for line in lines) else []
-    return [*spreads, *ceilings, *([VERIFIED] if any(line["verified"] for line in lines) else [])]
+    client = [CLIENT] if any(is_served(line) for line in lines) else []
+    return [*client, *spreads, *ceilings, *([VERIFIED] if any(line["verified"] for line in lines) else [])]

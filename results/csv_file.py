@@ -86,6 +86,9 @@ def parse_header(start: bytes, path: Path) -> Header:
     first_line, _, rest = start.partition(b"\n")
     names = unescape(pa.array(_cells(first_line), pa.string())).to_pylist()
     if "schema_version" not in names:
+        for sign, what in ((b";", "semicolons"), (b"\t", "tabs")):
+            if b"schema_version" in first_line.split(sign):
+                raise ResultsError(f"{path}: its cells are separated by {what}; save it anew, separated by commas")
         raise ResultsError(f"{path}: not a tokenroof result file (no schema_version); name another")
     if len(set(names)) < len(names):
         raise ResultsError(f"{path}: two columns have the same name; name another file, or mend it")

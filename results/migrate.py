@@ -65,4 +65,9 @@ def _from_2(table: pa.Table) -> pa.Table:
     return table.append_column(pa.field("kv_cache", TEXT), on)
 
 
-_STEPS: dict[int, Callable[[pa.Table], pa.Table]] = {1: _from_1, 2: _from_2}
+def _from_3(table: pa.Table) -> pa.Table:
+    """Version 4 only adds columns that may be empty."""
+    return table
+
+
+_STEPS: dict[int, Callable[[pa.Table], pa.Table]] = {1: _from_1, 2: _from_2, 3: _from_3}

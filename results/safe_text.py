@@ -14,6 +14,7 @@ BREAKING = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 _BREAKING = re.compile(BREAKING)
 _HOME = re.compile(r"(?:/home|/Users|/var/home|[A-Za-z]:[\\/]+Users)[\\/]+[^\\/\s\"']+|/root\b")
 
+_FILE_NAME_BYTES = 100  # of the 255 that most systems allow
 _SHORTEST = 3  # letters of a name that can be told from other words
 _NOBODY = re.compile(  # is named by these users and hosts, and messages and settings need the words
     "root|users?|admin|administrator|guest|test|nobody|default|local|localhost|host|node|server|desktop|laptop|notebook|"
@@ -33,6 +34,15 @@ def one_line(text: str) -> str:
     So do lone surrogates, which stand for what the system could not decode in a file's name, and which UTF-8 lacks.
     """
     return _BREAKING.sub(" ", text).encode(errors="replace").decode()
+
+
+def as_file_name(text: str) -> str:
+    """The name of a file in one folder, of text that may hold anything, such as the separators of a path.
+
+    Short enough that a system takes it with something before and after it; empty where nothing is left.
+    """
+    plain = re.sub(r"[^\w.-]+", "-", text).strip("-.")
+    return plain.encode()[:_FILE_NAME_BYTES].decode(errors="ignore")
 
 
 def without_bidi_marks(text: str) -> str:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 PROBE_PLACES = 16  # logits in each of the near and the far part of a probe
 ROW_ID = re.compile(r"[0-9a-f]{12}")
 
@@ -113,6 +113,7 @@ COLUMNS: tuple[Column, ...] = (
         _int(
             "launch", "which start of a worker process, from 1: rates vary most between launches", (MEASURED,), least=1
         ),
+        _text("suite", "name and version of the fixed list of cases that it belongs to: standard-1", since=4),
         _text("started_at", "when the repetition began, UTC, ISO 8601", (MEASURED,), pattern=_TIME),
         _text(
             "provenance",
@@ -129,16 +130,16 @@ COLUMNS: tuple[Column, ...] = (
     *_group(
         "machine",
         _text("machine", "the machine's label, from --machine or its hardware", ALWAYS),
-        _text("os", "operating system, its version, and the processor's instruction set", (MEASURED,)),
-        _text("cpu", "the processor's product name", (MEASURED,)),
-        _int("ram_bytes", "physical memory", (MEASURED,)),
+        _text("os", "operating system, its version, and the processor's instruction set; of a server elsewhere: empty"),
+        _text("cpu", "the processor's product name; of a server elsewhere: empty"),
+        _int("ram_bytes", "physical memory; of a server elsewhere: empty"),
         _text("device_name", "product name of the device that ran the model"),
         _int("device_memory_bytes", "its memory: VRAM, or physical memory for a CPU"),
     ),
     *_group(
         "engine",
-        _text("backend", "torch, mlx, llama.cpp", ALWAYS),
-        _text("backend_version", "version of the library that did the work"),
+        _text("backend", "torch, mlx, llama.cpp; openai: a server, seen from its client", ALWAYS),
+        _text("backend_version", "version of the library that did the work; of a server its name and version"),
         _text("engine_build", "what else identifies the build"),
         _text("engine_mode", "how the decode loop ran: eager, compiled, cuda-graph, async-eval, …"),
         _text("device", "the engine's own name for the device"),
@@ -185,6 +186,7 @@ COLUMNS: tuple[Column, ...] = (
             required=ALWAYS,
             since=3,
         ),
+        _text("prompt_file", "name of the text whose tokens were the prompt; empty: random token ids", since=4),
         _int("kv_kept_tokens", "with prefix: tokens that the engine kept; it filled the others again", since=3),
         _int("repetition", "within its launch, from 1", (MEASURED,), least=1),
         _int("seed", "of the token stream", (MEASURED,)),
@@ -193,8 +195,8 @@ COLUMNS: tuple[Column, ...] = (
     ),
     *_group(
         "outcome",
-        _text("status", "ok or failed", ALWAYS, pattern="ok|failed"),
-        _text("error", "why it failed, for people"),
+        _text("status", "ok, failed, or skipped: of a suite, not tried", ALWAYS, pattern="ok|failed|skipped"),
+        _text("error", "why it failed or was skipped, for people"),
         _object("unavailable", "column -> why its cell is empty"),
         _text("comparable", "no: a merge found that the row must not be set beside the others", pattern="no", since=2),
         _text("comparable_why", "why it must not", since=2),
@@ -204,12 +206,48 @@ COLUMNS: tuple[Column, ...] = (
         _seconds("load_s", "model file to ready session"),
         _seconds("ttft_s", "prompt ids handed over to first output id readable on the host"),
         _rate("prefill_tok_s", "batch · n_prompt / ttft_s"),
-        _rate("decode_tok_s", "batch · intervals / time from first to last output token"),
+        _rate(
+            "decode_tok_s",
+            "batch · intervals / time from first to last output token; of a server's streams, while all of them decode",
+        ),
         _seconds("tpot_s", "mean interval between output tokens of a sequence"),
         _seconds("itl_p50_s", "median interval"),
         _seconds("itl_p90_s", "90th percentile of the intervals"),
         _seconds("itl_p99_s", "99th percentile of the intervals"),
         _seconds("itl_max_s", "longest interval"),
+        *_group(
+            "measured",
+            _seconds(
+                "ttft_client_s",
+                "of a server: request sent to the first chunk with a generated token, thoughts included; it holds "
+                "tokenising, queueing and the network; median of the streams",
+            ),
+            _seconds("ttft_client_p90_s", "90th percentile of it, of several streams"),
+            _seconds("ttft_client_p99_s", "99th percentile of it, of several streams"),
+            _rate(
+                "request_tok_s", "of a server: the median stream's own decode rate, from its first to its last token"
+            ),
+            _rate(
+                "output_tok_s",
+                "of a server: all output tokens of the repetition over the time from the first request to the last "
+                "token, prefill and queueing included; no decode rate",
+            ),
+            _seconds("network_latency_s", "median time of a GET that asks a server for next to nothing"),
+            _seconds(
+                "server_latency_s",
+                "median ttft_client_s of an idle server's shortest prompt and one token: it holds a pass of the model",
+            ),
+            _int(
+                "reasoning_tokens", "of the output tokens of all streams, those of a server's thoughts", unit="tokens"
+            ),
+            _float(
+                "request_rate",
+                "requests a second that were sent on average, at times of a Poisson process; empty: all at once",
+                unit="1/s",
+                most=1e6,
+            ),
+            since=4,
+        ),
         _int("peak_host_bytes", "the worker's peak resident memory since the case began"),
         _int("peak_device_bytes", "the engine's peak memory on the accelerator since the case began"),
         _int(
@@ -217,6 +255,12 @@ COLUMNS: tuple[Column, ...] = (
             "the process's GPU memory after the repetition as the driver counts it (NVML)",
         ),
         _int("kv_cache_bytes", "bytes of the allocated KV cache"),
+        _float(
+            "experts_hit",
+            "distinct experts that a decode step reads in a layer, all sequences together: the mean over the layers "
+            "that have experts and the first 64 timed steps, counted in a pass of its own",
+            since=4,
+        ),
     ),
     *_group(
         "ceiling",
@@ -249,6 +293,11 @@ COLUMNS: tuple[Column, ...] = (
         _rate(
             "decode_ceiling_expected_tok_s",
             "an estimate: at the measured bandwidth, each sequence choosing its experts by chance",
+        ),
+        _float(
+            "experts_hit_expected",
+            "experts_hit if each sequence chose its experts by chance: n · (1 - (1 - top_k / n)^batch) of n experts",
+            since=4,
         ),
         _float("mbu", "model bandwidth utilisation: decode_tok_s / decode_ceiling_tok_s"),
         _int("prefill_flops", "floating-point operations of the timed prefill", unit="FLOP"),
@@ -290,6 +339,18 @@ COLUMNS: tuple[Column, ...] = (
             lengths=(PROBE_PLACES, 2 * PROBE_PLACES),
         ),
         _float(
+            "quality_kl",
+            "mean KL divergence of the probe's answers from those with unquantised weights; trained weights only",
+            unit="nats",
+            since=4,
+        ),
+        _float(
+            "quality_top1",
+            "share of the probe's answers that are equal to those with unquantised weights; trained weights only",
+            most=1,
+            since=4,
+        ),
+        _float(
             "kv_quality_kl",
             "mean KL divergence of the probe's answers from those with an unquantised KV cache; trained weights only",
             unit="nats",
@@ -319,7 +380,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
 )
 
-CASE = ["n_depth", "n_prompt", "n_gen", "batch", "kv_cache"]
+CASE = ["n_depth", "n_prompt", "n_gen", "batch", "kv_cache", "prompt_file"]
 """What a repetition was asked to do; rates are averaged and compared only where all of it is equal."""
 
 NAMES: tuple[str, ...] = tuple(column.name for column in COLUMNS)

@@ -105,7 +105,7 @@ def _judge(probes: pd.DataFrame) -> pd.DataFrame:
     group, first = _groups(probes, ["weights", "engine", *SETTINGS, "places"])
     medians = np.array([np.median(matrix[rows], axis=0) for rows in _members(group)])
     by_name = np.argsort(probes["name"].iloc[first].to_numpy(str), kind="stable")
-    facts = probes[["name", "engine", "weights", "identified", "quantised", "floor", "places"]]
+    facts = probes[["name", "backend", "engine", "weights", "identified", "quantised", "floor", "places"]]
     groups = facts.iloc[first[by_name]]
     # Launches of one group with equal logits fare alike, so one of them is judged for all.
     kind, distinct = _groups(probes.assign(group=group), ["group", "probe_logits"])
@@ -141,6 +141,7 @@ def _verdicts(probes: pd.DataFrame, logits: Floats, groups: pd.DataFrame, median
     ]
     unjudged = np.select(
         [
+            (places[:, 0] == 0) & (probes["backend"] == "openai").to_numpy(bool),
             places[:, 0] == 0,
             ~other.any(axis=1),
             ~(other & comparable).any(axis=1),
@@ -149,6 +150,7 @@ def _verdicts(probes: pd.DataFrame, logits: Floats, groups: pd.DataFrame, median
             ~(other & met).any(axis=1),
         ],
         [
+            "a server's protocol shows no logits to compare",
             "its probe was not scored",
             "no other engine ran this model",
             "no other engine's probe was scored",
@@ -283,7 +285,8 @@ def argmax_agreement(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     pairs = pairs[pairs["engine_a"] < pairs["engine_b"]]
     counts = [_equal_ids(*pair) for pair in zip(*(pairs[c] for c in ANSWER_PAIR), strict=True)]
     pairs = pairs.assign(equal=[equal for equal, _ in counts], ids=[ids for _, ids in counts])
-    summed = pairs.groupby([*WORK, "engine_a", "engine_b"], sort=False)[["equal", "ids"]].sum().reset_index()
+    of_work = pairs.groupby([*WORK, "engine_a", "engine_b"], dropna=False, sort=False)
+    summed = of_work[["equal", "ids"]].sum().reset_index()
     summed["agreement"] = summed.pop("equal") / summed["ids"]
     return summed
 

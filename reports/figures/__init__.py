@@ -51,7 +51,7 @@ def to_png(drawn: Drawn) -> bytes:
 FIGURES: dict[str, Draw] = {
     name: _draw(name)
     for name in (
-        *("ceiling", "roofline", "depth", "ttft", "memory", "offload", "jitter"),
+        *("ceiling", "roofline", "quality", "depth", "ttft", "memory", "offload", "jitter"),
         *("kv_cache", "kv_rates", "kv_reuse", "kv_memory", "batch_sizes"),
     )
 }

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reports.figures import curves
-from reports.figures.contract import Drawn, Missing
 from reports.figures.sheet import Entry, line, log_scale
 from reports.figures.style import BLUE, INK, ORANGE, SKY
 from reports.figures.texts import joined
@@ -16,34 +16,28 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from reports.figures.contract import Drawn, Missing
     from reports.words import Words
 
 _MB = 1e-6
 _RATE, _CEILING = "decode_tok_s", "decode_ceiling_tok_s"
 _WEIGHTS, _KV = "streamed_bytes_per_token", "kv_read_bytes"
 _POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 6, "linewidth": 1.4, "capsize": 3, "elinewidth": 1.2}
-_MOST_SERIES = curves.MOST_PANELS // 2
 
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """Two panels for each engine and context: the rate, and the bytes."""
-    title = words["figures.batch_sizes.title"]
-    found = batches(rows)
-    if not found:
-        return Missing(title, words["figures.batch_sizes.missing"])
-    chosen, more = curves.choose(found, "batch")
-    shown, more = chosen[:_MOST_SERIES], more + len(chosen[_MOST_SERIES:])
-    sheet, axes = curves.draw(
-        [_titles(series, words) for series in shown for _ in ("rate", "bytes")],
-        _key(words),
-        (words["figures.unit.batch"], words["figures.unit.decode"]),
-        words["figures.more"].format(n=more) if more else "",
-    )
-    for series, left, right in zip(shown, axes[::2], axes[1::2], strict=True):
-        _rates(left, series)
-        _bytes(right, series)
-        right.set_ylabel(words["figures.unit.step_bytes"])
-    return Drawn(sheet.figure, title, _alt(shown, words))
+    return curves.figure("batch_sizes", batches(rows), "batch", words, partial(_content, words), panels_a_group=2)
+
+
+def _content(words: Words, shown: list[pd.DataFrame]) -> curves.Content:
+    panels = []
+    for series in shown:
+        titles = _titles(series, words)
+        panels.append(curves.Panel(titles, partial(_rates, series=series)))
+        panels.append(curves.Panel(titles, partial(_bytes, series=series), words["figures.unit.step_bytes"]))
+    units = (words["figures.unit.batch"], words["figures.unit.decode"])
+    return curves.Content(panels, _key(words), units, _alt(shown, words))
 
 
 def _rates(axes: Axes, series: pd.DataFrame) -> None:

@@ -3,32 +3,81 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from reports.figures.contract import Drawn, Missing
 from reports.figures.sheet import NOTE_LINE, WIDTH, Sheet, key_height
 from reports.figures.style import NORMAL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
     from matplotlib.axes import Axes
 
     from reports.figures.sheet import Entry
+    from reports.words import Words
 
-MOST_PANELS = 8
+_MOST_PANELS = 8
 TITLE_CHARACTERS = 44
 _LEFT, _GAP, _RIGHT = 0.95, 1.05, 0.3  # inches beside the axes
 _HEAD, _HEIGHT, _FOOT = 0.75, 2.7, 0.85
 
 
-def choose(groups: Sequence[pd.DataFrame], places: str) -> tuple[list[pd.DataFrame], int]:
-    """As many groups as one figure can show, and how many are left out: each machine's best, then its second best.
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes: two lines of title, what draws into them, and the y axis's unit where it is its own."""
+
+    titles: tuple[str, str]
+    curves: Callable[[Axes], None]
+    y_unit: str = ""
+
+
+@dataclass(frozen=True)
+class Content:
+    """All of a figure but its title and its frame; `units` are those of the x and the y axis."""
+
+    panels: Sequence[Panel]
+    key: Sequence[Entry]
+    units: tuple[str, str]
+    alt: str
+
+
+def figure(
+    name: str,
+    groups: Sequence[pd.DataFrame],
+    places: str,
+    words: Words,
+    content: Callable[[list[pd.DataFrame]], Content],
+    panels_a_group: int = 1,
+) -> Drawn | Missing:
+    """A figure of as many groups as fit, or what to run where there are none.
 
     Args:
+        name: of its words.
         groups: of lines, each of one machine.
         places: the column of which a better group has more different values.
+        words: of a language.
+        content: from the groups that are shown, of which there is at least one.
+        panels_a_group: that it makes.
     """
+    title = words[f"figures.{name}.title"]
+    if not groups:
+        return Missing(title, words[f"figures.{name}.missing"])
+    shown = _choose(groups, places, _MOST_PANELS // panels_a_group)
+    made, more = content(shown), len(groups) - len(shown)
+    note = words["figures.more"].format(n=more) if more else ""
+    sheet, axes = _frame([panel.titles for panel in made.panels], made.key, made.units, note)
+    for one, panel in zip(axes, made.panels, strict=True):
+        panel.curves(one)
+        if panel.y_unit:
+            one.set_ylabel(panel.y_unit)
+    return Drawn(sheet.figure, title, made.alt)
+
+
+def _choose(groups: Sequence[pd.DataFrame], places: str, most: int) -> list[pd.DataFrame]:
+    """Each machine's best group, then its second best."""
     best_first = sorted(groups, key=lambda group: -group[places].nunique())
     seen: Counter[str] = Counter()
     ranks = []
@@ -37,11 +86,11 @@ def choose(groups: Sequence[pd.DataFrame], places: str) -> tuple[list[pd.DataFra
         ranks.append(seen[machine])
         seen[machine] += 1
     order = sorted(range(len(ranks)), key=ranks.__getitem__)
-    return [best_first[number] for number in order[:MOST_PANELS]], max(0, len(groups) - MOST_PANELS)
+    return [best_first[number] for number in order[:most]]
 
 
-def draw(
-    titles: Sequence[tuple[str, str]], entries: Sequence[Entry], units: tuple[str, str], note: str = ""
+def _frame(
+    titles: Sequence[tuple[str, str]], entries: Sequence[Entry], units: tuple[str, str], note: str
 ) -> tuple[Sheet, list[Axes]]:
     """The axes of each panel, with everything but the curves.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LAUNCH = ["run_id", "launch"]
 WORK = [*SUBJECT, "asked", *ENGINE]  # whoever does the cases
-_NEEDED = ["machine", "backend", "model", *CASE]
+_NEEDED = ["machine", "backend", "model", *(column for column in CASE if column != "prompt_file")]
 _LEAST_LAUNCHES = 3
 _MOST = 2.0**63
 

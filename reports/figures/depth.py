@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.roofline.breakdown import fit_depths
 from reports.figures import curves
-from reports.figures.contract import Drawn, Missing
 from reports.figures.data import LAUNCH, WORK, lines, own
 from reports.figures.sheet import Entry, box, line, whole_numbers
 from reports.figures.style import INK, ORANGE, PALE, SKY
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from reports.figures.contract import Drawn, Missing
     from reports.words import Words
 
 _TIME, _STREAMED, _KV, _BANDWIDTH = "tpot_s", "streamed_bytes_per_token", "kv_read_bytes", "bandwidth_measured_gbs"
@@ -34,24 +35,21 @@ _POINTS: dict[str, Any] = {"fmt": "o", "color": INK, "markersize": 6, "capsize":
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """A panel for each engine and model that was measured at several depths."""
-    title = words["figures.depth.title"]
     kept = own(rows)
     points = lines(kept, [*_SERIES, *_CASE], _TIME, _STEP)
     groups = [group for _, group in points.groupby(_SERIES, dropna=False, sort=False) if group["context"].nunique() > 1]
-    if not groups:
-        return Missing(title, words["figures.depth.missing"])
-    shown, more = curves.choose(groups, "context")
+    return curves.figure("depth", groups, "context", words, partial(_content, words, kept))
+
+
+def _content(words: Words, kept: pd.DataFrame, shown: list[pd.DataFrame]) -> curves.Content:
     series = lines(kept, _SERIES, _TIME)[[*_SERIES, "settings"]]
     panels = [_panel(group.drop(columns="settings").merge(series, on=_SERIES), kept) for group in shown]
-    sheet, axes = curves.draw(
-        [_titles(panel, words) for panel in panels],
+    return curves.Content(
+        [curves.Panel(_titles(panel, words), partial(_curves, panel=panel)) for panel in panels],
         _key(panels, words),
         (words["figures.unit.context"], words["figures.unit.tpot"]),
-        words["figures.more"].format(n=more) if more else "",
+        _alt(panels, words),
     )
-    for one, panel in zip(axes, panels, strict=True):
-        _curves(one, panel)
-    return Drawn(sheet.figure, title, _alt(panels, words))
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reports.figures import curves
-from reports.figures.contract import Drawn, Missing
 from reports.figures.sheet import Entry, line, whole_numbers
 from reports.figures.style import BLUE, INK, VERMILION
 from reports.figures.texts import joined
@@ -16,34 +16,27 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from reports.figures.contract import Drawn, Missing
     from reports.words import Words
 
 _MS = 1e3
 _COLORS = {"off": VERMILION, "on": BLUE}
 _POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 5, "linewidth": 1.4, "capsize": 3, "elinewidth": 1.2}
-_MOST_TEXTS = curves.MOST_PANELS // 2
 
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """Two panels for each engine: a step, and all of them."""
-    title = words["figures.kv_cache.title"]
-    found = list(texts(rows))
-    if not found:
-        return Missing(title, words["figures.kv_cache.missing"])
-    shown, more = curves.choose(found, "length")
-    more += len(shown[_MOST_TEXTS:])
-    shown = shown[:_MOST_TEXTS]
-    sheet, axes = curves.draw(
-        [_titles(text, what, words) for text in shown for what in ("step", "total")],
-        _key(shown, words),
-        (words["figures.unit.length"], words["figures.unit.step"]),
-        words["figures.more"].format(n=more) if more else "",
-    )
-    for text, left, right in zip(shown, axes[::2], axes[1::2], strict=True):
-        _steps(left, text)
-        _totals(right, text)
-        right.set_ylabel(words["figures.unit.total"])
-    return Drawn(sheet.figure, title, _alt(shown, words))
+    return curves.figure("kv_cache", list(texts(rows)), "length", words, partial(_content, words), panels_a_group=2)
+
+
+def _content(words: Words, shown: list[pd.DataFrame]) -> curves.Content:
+    panels = []
+    for text in shown:
+        panels.append(curves.Panel(_titles(text, "step", words), partial(_steps, text=text)))
+        whole = _titles(text, "total", words)
+        panels.append(curves.Panel(whole, partial(_totals, text=text), words["figures.unit.total"]))
+    units = (words["figures.unit.length"], words["figures.unit.step"])
+    return curves.Content(panels, _key(shown, words), units, _alt(shown, words))
 
 
 def _steps(axes: Axes, text: pd.DataFrame) -> None:

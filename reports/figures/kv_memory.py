@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from reports.figures import curves
-from reports.figures.contract import Drawn, Missing
 from reports.figures.sheet import Entry, line, whole_numbers
 from reports.figures.style import INK, MARKERS, SERIES
 from reports.figures.texts import joined
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from reports.figures.contract import Drawn, Missing
     from reports.words import Words
 
 _MB = 1e-6
@@ -24,25 +25,20 @@ _MB = 1e-6
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """A panel for each engine and model whose cache had several sizes."""
-    title = words["figures.kv_memory.title"]
     found = [group for _, group in caches(rows).groupby(SUBJECT, sort=False) if group["tokens"].nunique() > 1]
-    if not found:
-        return Missing(title, words["figures.kv_memory.missing"])
-    shown, more = curves.choose(found, "tokens")
+    return curves.figure("kv_memory", found, "tokens", words, partial(_content, words))
+
+
+def _content(words: Words, shown: list[pd.DataFrame]) -> curves.Content:
     formats = list(dict.fromkeys(name for group in shown for name in group["kv_k_format"]))[: len(SERIES)]
     styles = {name: (SERIES[place], MARKERS[place]) for place, name in enumerate(formats)}
-    sheet, axes = curves.draw(
-        [_titles(group) for group in shown],
-        [
-            *(Entry(line(color, "", marker), name) for name, (color, marker) in styles.items()),
-            Entry(line(INK, "--"), words["figures.kv_memory.formula"]),
-        ],
+    key = [Entry(line(color, "", marker), name) for name, (color, marker) in styles.items()]
+    return curves.Content(
+        [curves.Panel(_titles(group), partial(_points, group=group, styles=styles)) for group in shown],
+        [*key, Entry(line(INK, "--"), words["figures.kv_memory.formula"])],
         (words["figures.unit.tokens"], words["figures.unit.cache"]),
-        words["figures.more"].format(n=more) if more else "",
+        _alt(shown, words),
     )
-    for one, group in zip(axes, shown, strict=True):
-        _points(one, group, styles)
-    return Drawn(sheet.figure, title, _alt(shown, words))
 
 
 def _points(axes: Axes, group: pd.DataFrame, styles: dict[str, tuple[str, str]]) -> None:

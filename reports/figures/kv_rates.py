@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reports.figures import curves
-from reports.figures.contract import Drawn, Missing
 from reports.figures.sheet import Entry, line, whole_numbers
 from reports.figures.style import INK, MARKERS, SERIES
 from reports.figures.texts import joined
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from reports.figures.contract import Drawn, Missing
     from reports.words import Words
 
 _RATE, _CEILING = "decode_tok_s", "decode_ceiling_tok_s"
@@ -25,23 +26,20 @@ _MOST_VARIANTS = len(SERIES)
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """A panel for each engine and model whose KV cache was varied."""
-    title = words["figures.kv_rates.title"]
     found = [group for group in engines(depths(rows)) if group["context"].nunique() > 1]
-    if not found:
-        return Missing(title, words["figures.kv_rates.missing"])
-    chosen, more = curves.choose(found, "context")
+    return curves.figure("kv_rates", found, "context", words, partial(_content, words))
+
+
+def _content(words: Words, chosen: list[pd.DataFrame]) -> curves.Content:
     shown = [group.assign(name=[variant(each, words) for each in group.to_dict("records")]) for group in chosen]
     names = list(dict.fromkeys(name for group in shown for name in group["name"]))[:_MOST_VARIANTS]
     styles = {name: (SERIES[place], MARKERS[place]) for place, name in enumerate(names)}
-    sheet, axes = curves.draw(
-        [_titles(group, words) for group in shown],
+    return curves.Content(
+        [curves.Panel(_titles(group, words), partial(_curves, group=group, styles=styles)) for group in shown],
         _key(shown, styles, words),
         (words["figures.unit.context"], words["figures.unit.decode"]),
-        words["figures.more"].format(n=more) if more else "",
+        _alt(shown, words),
     )
-    for one, group in zip(axes, shown, strict=True):
-        _curves(one, group, styles)
-    return Drawn(sheet.figure, title, _alt(shown, words))
 
 
 def _curves(axes: Axes, group: pd.DataFrame, styles: dict[str, tuple[str, str]]) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reports.figures import curves
-from reports.figures.contract import Drawn, Missing
 from reports.figures.sheet import Entry, line, whole_numbers
 from reports.figures.style import BLUE, INK, VERMILION
 from reports.figures.texts import joined
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from reports.figures.contract import Drawn, Missing
     from reports.words import Words
 
 _MS = 1e3
@@ -24,20 +25,16 @@ _POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 6, "linewidth": 1.4, "caps
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """A panel for each engine and prompt."""
-    title = words["figures.kv_reuse.title"]
-    found = prompts(rows)
-    if not found:
-        return Missing(title, words["figures.kv_reuse.missing"])
-    shown, more = curves.choose(found, "prefix")
-    sheet, axes = curves.draw(
-        [_titles(prompt, words) for prompt in shown],
+    return curves.figure("kv_reuse", prompts(rows), "prefix", words, partial(_content, words))
+
+
+def _content(words: Words, shown: list[pd.DataFrame]) -> curves.Content:
+    return curves.Content(
+        [curves.Panel(_titles(prompt, words), partial(_curves, prompt=prompt)) for prompt in shown],
         _key(shown, words),
         (words["figures.unit.prefix"], words["figures.unit.ttft"]),
-        words["figures.more"].format(n=more) if more else "",
+        _alt(shown, words),
     )
-    for one, prompt in zip(axes, shown, strict=True):
-        _curves(one, prompt)
-    return Drawn(sheet.figure, title, _alt(shown, words))
 
 
 def _curves(axes: Axes, prompt: pd.DataFrame) -> None:

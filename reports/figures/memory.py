@@ -82,7 +82,7 @@ def _cases(kept: pd.DataFrame) -> pd.DataFrame:
 def _not_fitting(kept: pd.DataFrame, ok: pd.DataFrame) -> pd.DataFrame:
     request = [*SUBJECT, "asked", *CASE]
     no_room = kept["error"].str.contains(_NO_ROOM).eq(other=True)
-    failed = kept[(kept["status"] == "failed") & no_room].drop_duplicates(request)
+    failed = kept[(kept["status"] != "ok") & no_room].drop_duplicates(request)
     failed = failed.merge(ok[request].drop_duplicates(), on=request, how="left", indicator="met")
     failed = failed[failed["met"] == "left_only"]
     of_model, of_engine = ["model", "weight_format"], ["machine", "backend"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reports import two_tiers
 from reports.figures import curves
-from reports.figures.contract import Drawn, Missing
 from reports.figures.data import WORK, lines, own
 from reports.figures.sheet import Entry, line, whole_numbers
 from reports.figures.style import INK, SERIES
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from reports.figures.contract import Drawn, Missing
     from reports.words import Words
 
 _RATE, _CEILING, _LAYERS = "decode_tok_s", "decode_ceiling_tok_s", "gpu_layers_effective"
@@ -31,7 +32,6 @@ _LEAST_POINTS = 3  # between two ends
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """A panel for each engine and model that was placed in several ways, a line for each context."""
-    title = words["figures.offload.title"]
     kept = two_tiers.with_read_bytes(own(rows))
     requests = {text: _but_layers(text) for text in kept["asked"].unique()}
     # Of one sweep the device is "cpu" where no layer is off the host.
@@ -42,21 +42,19 @@ def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     found = _with_prediction(found)
     places = found.groupby(_CURVE, dropna=False)[_LAYERS].transform("nunique")
     groups = [panel for _, panel in found[places > 1].groupby(_PANEL, dropna=False, sort=False)]
-    if not groups:
-        return Missing(title, words["figures.offload.missing"])
-    chosen, more = curves.choose(groups, _LAYERS)
+    return curves.figure("offload", groups, _LAYERS, words, partial(_content, words))
+
+
+def _content(words: Words, chosen: list[pd.DataFrame]) -> curves.Content:
     shown = [_fewest_contexts(panel) for panel in chosen]
     contexts = sorted({context for panel in shown for context in panel["context"]})
     colors = {context: SERIES[number % len(SERIES)] for number, context in enumerate(contexts)}
-    sheet, axes = curves.draw(
-        [_titles(panel, words) for panel in shown],
+    return curves.Content(
+        [curves.Panel(_titles(panel, words), partial(_curves, panel=panel, colors=colors)) for panel in shown],
         _key(shown, colors, words),
         (words["figures.unit.layers"], words["figures.unit.decode"]),
-        words["figures.more"].format(n=more) if more else "",
+        _alt(shown, words),
     )
-    for one, panel in zip(axes, shown, strict=True):
-        _curves(one, panel, colors)
-    return Drawn(sheet.figure, title, _alt(shown, words))
 
 
 def _with_prediction(found: pd.DataFrame) -> pd.DataFrame:

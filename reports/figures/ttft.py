@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reports.figures import curves
-from reports.figures.contract import Drawn, Missing
 from reports.figures.data import WORK, lines, own
 from reports.figures.sheet import Entry, line, log_scale
 from reports.figures.style import INK, engine_colors
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from reports.figures.contract import Drawn, Missing
     from reports.words import Words
 
 _TIME, _CEILING = "ttft_s", "prefill_ceiling_tok_s"
@@ -26,24 +27,22 @@ _MS = 1e3
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """A panel for each machine and model with an engine that was given several lengths, a line for each engine."""
-    title = words["figures.ttft.title"]
     found = lines(own(rows), [*_SERIES, "n_prompt", "n_gen"], _TIME, [_CEILING])
     found = found[found["n_prompt"] > 0].sort_values("n_prompt", kind="stable")
     lengths = found.groupby(_SERIES, dropna=False)["n_prompt"].transform("nunique")
     groups = [panel for _, panel in found[lengths > 1].groupby(_PANEL, dropna=False, sort=False)]
-    if not groups:
-        return Missing(title, words["figures.ttft.missing"])
-    shown, more = curves.choose(sorted(groups, key=lambda panel: panel["n_depth"].iloc[0]), "n_prompt")
+    groups.sort(key=lambda panel: panel["n_depth"].iloc[0])
     colors = engine_colors(found["backend"])
-    sheet, axes = curves.draw(
-        [_titles(panel, words) for panel in shown],
+    return curves.figure("ttft", groups, "n_prompt", words, partial(_content, words, colors))
+
+
+def _content(words: Words, colors: dict[str, str], shown: list[pd.DataFrame]) -> curves.Content:
+    return curves.Content(
+        [curves.Panel(_titles(panel, words), partial(_curves, panel=panel, colors=colors)) for panel in shown],
         _key(shown, colors, words),
         (words["figures.unit.prompt"], words["figures.unit.ttft"]),
-        words["figures.more"].format(n=more) if more else "",
+        _alt(shown, words),
     )
-    for one, panel in zip(axes, shown, strict=True):
-        _curves(one, panel, colors)
-    return Drawn(sheet.figure, title, _alt(shown, words))
 
 
 def _least_s(panel: pd.DataFrame) -> pd.Series[float]:

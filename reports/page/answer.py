@@ -8,6 +8,7 @@ from reports.headline import headlines, no_headline
 from reports.numbers import number, percent
 from reports.page.texts import name
 from reports.page.time_table import parts
+from reports.skipped import skipped_rows
 from reports.summary import plain
 
 if TYPE_CHECKING:
@@ -31,11 +32,13 @@ def answer(gathered: Gathered, lines: pd.DataFrame, words: Words) -> list[str]:
         words: of the page's language.
     """
     n_faulty, n_unlike = len(gathered.faulty), len(gathered.incomparable)
-    n_own = len(gathered.own)
-    n_failed = int((gathered.own["status"] == "failed").sum())
+    n_failed, n_skipped = int((gathered.own["status"] == "failed").sum()), len(skipped_rows(gathered.own))
+    n_tried = int((gathered.own["status"] != "skipped").sum())
     sentences = _rates(lines, words) or [no_headline(gathered, lines, words)]
-    if 0 < n_failed < n_own:
-        sentences.append(words["answer.failed"].format(n=n_failed, all=n_own))
+    if 0 < n_failed < n_tried:
+        sentences.append(words["answer.failed"].format(n=n_failed, all=n_tried))
+    if 0 < n_skipped < len(gathered.own):
+        sentences.append(words["answer.skipped"].format(n=n_skipped))
     if n_faulty + n_unlike:
         text = words["answer.left_out"]
         sentences.append(text.format(n=n_faulty + n_unlike, unlike=n_unlike, faulty=n_faulty))

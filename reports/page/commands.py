@@ -31,16 +31,32 @@ _SETTINGS = (
     ("--rpc", "rpc", ""),
     ("--cache-kind", "cache_kind", "auto"),
     ("--allow-partial", "allow_partial", False),
+    ("--artifact", "served", ""),
+    ("--rate", "request_rate", ""),
+    ("--on", "on", ""),
 )
 # What an engine without the setting is asked for.
 _WITHOUT = {"n_batch": 0, "n_ubatch": 0}
 _CASE = {"-d": "n_depth", "-p": "n_prompt", "-n": "n_gen", "-B": "batch", "--kv-cache": "kv_cache"}
-_FLAGS = ("-m", "--backend", *(flag for flag, _, _ in _SETTINGS), *_CASE, "-r", "--launches", "--seed")
+_TEXT = "prompt_file"
+_SERVER = "--base-url"  # a server is started by its user: it has an address, and no launches
+_FLAGS = (
+    "-m",
+    "--backend",
+    _SERVER,
+    *(flag for flag, _, _ in _SETTINGS),
+    *_CASE,
+    "--prompt-file",
+    "-r",
+    "--launches",
+    "--seed",
+)
 _LISTS = (
     *("-n", "-p", "-d", "-B", "--kv-cache", "-ub", "-b", "-ctv", "-ctk", "-fa", "-t", "-nkvo", "-ncmoe", "-ngl"),
     *("--cache-kind", "-ts", "-sm", "-w", "--backend", "-m"),
 )
 _DEFAULTS = {flag: default for flag, _, default in _SETTINGS} | {"-d": 0, "-B": 1, "--kv-cache": "on", "--seed": 1}
+_DEFAULTS |= {"--prompt-file": "", _SERVER: "", "--launches": ""}
 _TURNED_ROUND = "-nkvo"  # says what is not wanted
 _SWITCH = "--allow-partial"  # takes no value
 
@@ -58,7 +74,12 @@ def commands(rows: pd.DataFrame) -> list[str]:
     measured = measured.assign(asked=asked_of(measured), one=launch)
     work = ["model", "backend", "asked"]
     counts = measured.groupby(work, sort=False).agg(launches=("one", "nunique"), repetitions=("repetition", "max"))
-    cases = measured[[*work, *_CASE.values(), "seed"]].drop_duplicates().merge(counts.reset_index(), on=work)
+    measured = measured.assign(address=measured["engine_settings"].map(_address))
+    cases = (
+        measured[[*work, "address", *_CASE.values(), _TEXT, "seed"]]
+        .drop_duplicates()
+        .merge(counts.reset_index(), on=work)
+    )
     points = map(_point, cases.to_dict("records"))
     label = measured["machine"].iloc[0]
     return [_command(dict(zip(_FLAGS, box, strict=True)), label) for box in boxes(points, [*map(_FLAGS.index, _LISTS)])]
@@ -70,8 +91,18 @@ def _point(row: dict[Any, Any]) -> tuple[Any, ...]:
     values: dict[str, Any] = {flag: _asked(asked, key, default) for flag, key, default in _SETTINGS}
     values |= {flag: row[column] for flag, column in _CASE.items()}
     values |= {"-m": row["model"], "--backend": row["backend"], "--seed": int(row["seed"])}
-    values |= {"-r": int(row["repetitions"]), "--launches": int(row["launches"])}
+    values["--prompt-file"] = row[_TEXT] if isinstance(row[_TEXT], str) else ""  # pandas' empty cell is NaN
+    values |= {"-r": int(row["repetitions"]), "--launches": int(row["launches"]), _SERVER: row["address"]}
+    if row["address"]:
+        values |= {"--launches": "", "-w": asked.get("weights", "")}
+        values["--artifact"] = values["--artifact"] and f"{row['backend']}={values['--artifact']}"
     return tuple(values[flag] for flag in _FLAGS)
+
+
+def _address(engine_settings: object) -> str:
+    """Of the server; "" where an engine ran in a process of tokenroof's."""
+    settings = json.loads(engine_settings) if isinstance(engine_settings, str) else {}
+    return str(settings.get("base_url", "")) if isinstance(settings, dict) else ""
 
 
 def _asked(asked: dict[str, Any], key: str, default: object) -> str:
@@ -87,10 +118,11 @@ def _asked(asked: dict[str, Any], key: str, default: object) -> str:
 
 def _command(values: dict[str, tuple[Any, ...]], label: str) -> str:
     words = ["tokenroof", "run"]
+    defaults = _DEFAULTS | ({} if values[_SERVER] == ("",) else {"-w": ""})  # nobody knows what a server holds
     for flag, several in values.items():
         if flag == "-m":
             words += [word for model in several for word in ("-m", model)]
-        elif flag not in _DEFAULTS or [*map(str, several)] != [str(_DEFAULTS[flag])]:
+        elif flag not in defaults or [*map(str, several)] not in ([str(defaults[flag])], [""]):
             texts = [str(int(text != "True")) for text in several] if flag == _TURNED_ROUND else several
             words += [flag] if flag == _SWITCH else [flag, ",".join(map(str, texts))]
     words += ["--machine", label, "-o", "again.csv"]

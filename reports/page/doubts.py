@@ -10,6 +10,7 @@ from reports.case import case_name
 from reports.numbers import EMPTY
 from reports.page.parts import Column, Table
 from reports.page.texts import name
+from reports.skipped import skipped_rows
 from reports.summary import SUBJECT, plain
 from results.schema import CASE
 
@@ -32,6 +33,7 @@ def find_doubts(gathered: Gathered) -> pd.DataFrame:
     ok = own[own["status"] == "ok"]
     parts = [
         _of(own[own["status"] == "failed"], "failed", "error"),
+        _of(skipped_rows(own), "skipped", "error"),
         _of(gathered.faulty, "faulty", "fault"),
         _of(gathered.incomparable, "incomparable", "comparable_why"),
         _of(ok[ok["verified"] == "no"], "disagrees", "verified_why"),
@@ -83,7 +85,7 @@ def _of(rows: pd.DataFrame, kind: str, why: str) -> pd.DataFrame:
 
 
 def _case(case: dict[str, Any]) -> str:
-    if any(value is None for value in case.values()):  # a faulty row
+    if any(value is None for column, value in case.items() if column != "prompt_file"):  # a faulty row
         return EMPTY
     return case_name(case)
 

@@ -8,6 +8,7 @@ from reports.case import case_name
 from reports.numbers import EMPTY, gigabytes, number, number_with, percent
 from reports.page.parts import Column, Table
 from reports.page.texts import name
+from reports.served import is_served, ttft_cell
 from reports.summary import plain
 
 if TYPE_CHECKING:
@@ -38,21 +39,22 @@ def results_table(lines: pd.DataFrame, words: Words) -> Table | None:
     """All lines of a summary; None where there are none."""
     if lines.empty:
         return None
-    rows = [_cells(plain(line), words) for line in lines.to_dict("records")]
+    found = [plain(line) for line in lines.to_dict("records")]
+    rows = [_cells(line, words) for line in found]
     columns = (
         *line_columns(words),
         *(Column(words[f"table.{key}"], number=True) for key in _NUMBERS),
         *(Column(words[f"table.{key}"]) for key in ("runs", "verified")),
     )
-    notes = tuple(words[f"results.{key}"] for key in _NOTES)
+    served = ("client",) if any(is_served(line) for line in found) else ()
+    notes = tuple(words[f"results.{key}"] for key in (*_NOTES, *served))
     return Table("results-table", words["results.caption"], columns, rows, notes).without_empty()
 
 
 def _cells(line: Line, words: Words) -> tuple[str, ...]:
-    ttft = line["ttft_s"]
     return (
         *line_cells(line),
-        number(None if ttft is None else 1e3 * ttft),
+        ttft_cell(line),
         number(line["prefill_tok_s"]),
         number_with(line["decode_tok_s"], line["decode_sd_tok_s"]),
         number(line["decode_ceiling_tok_s"]) + (" c" if line["decode_ceiling_bound"] == "compute" else ""),

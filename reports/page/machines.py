@@ -11,6 +11,7 @@ from reports.page.engines import engines_table
 from reports.page.hardware import conditions, hardware
 from reports.page.parts import Machine
 from reports.page.texts import name
+from reports.serving import users_text
 from results.schema import MEASURED
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _machine(machine_id: str, rows: pd.DataFrame, doubts: pd.DataFrame, words: W
         engines=engines_table(rows, machine_id, words),
         conditions=conditions(rows, words),
         warnings=warnings(doubts, words),
-        time=breakdown_text(rows, words).splitlines(),
+        time=[*breakdown_text(rows, words).splitlines(), *users_text(rows, words).splitlines()],
         commands=commands(rows),
         imported=[words["machine.imported"].format(n=n, source=source) for source, n in elsewhere.items()],
     )

@@ -11,6 +11,8 @@ from reports.page.lines import results_table
 from reports.page.machines import machines
 from reports.page.parts import Fact, Page
 from reports.page.published import published_table
+from reports.page.quality import quality_table
+from reports.page.servers import servers_table
 from reports.page.time_table import time_table
 from reports.summary import summarise
 from results.verify import MARGIN
@@ -39,6 +41,8 @@ def build(gathered: Gathered, pictures: list[Picture], words: Words, lang: str) 
         answer=answer(gathered, lines, words),
         pictures=pictures,
         results=results_table(lines, words),
+        quality=quality_table(lines, words),
+        servers=servers_table(lines, words),
         time=time_table(lines, words),
         doubts=doubts_table(doubts, words),
         published=published_table(gathered.published, words),

@@ -77,6 +77,8 @@ class Page:
     answer: list[str]
     pictures: list[Picture]
     results: Table | None
+    quality: Table | None
+    servers: Table | None
     time: Table | None
     doubts: Table | None
     published: Table | None

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from results.compare.engines import KV, alike, with_format
 from results.compare.left_out import failures, listed, name_failed
 from results.compare.lines import ENGINE, FACTS, MODEL, RUNNER, WORK, judged, lines_of
 from results.compare.pairing import pair
-from results.compare.settings import EFFECTIVE, asked_names
+from results.compare.settings import ASKED, EFFECTIVE, asked_names
 from results.compare.side_by_side import in_units, side_by_side
 from results.compare.verdicts import VERDICTS, judge
 from results.schema import CASE
@@ -21,13 +22,11 @@ if TYPE_CHECKING:
 
     from results.compare.sides import Side
 
-# Fields of the work that follow from the one that is compared by.
-_FOLLOWS = {"weight_format": ["weights_id"], "model": ["architecture", "weights_id", "tokens_sha256"]}
-
-_KV = ["kv_k_format", "kv_v_format"]
-# Each engine keeps its keys and values in its own usual format. These two are of one size, and so one amount of work
-# where engines are compared.
-_SIXTEEN_BITS = {"f16": "f16 or bf16", "bf16": "f16 or bf16"}
+# What follows from the field that is compared by.
+_FOLLOWS = {
+    "weight_format": ["weights_id", f"{ASKED}weights"],
+    "model": ["architecture", "weights_id", "tokens_sha256"],
+}
 
 
 @dataclass(frozen=True)
@@ -38,12 +37,12 @@ class Comparison:
         metric: one of `results.compare.lines.METRICS`.
         min_effect: the smallest relative difference worth a verdict.
         sides: the names, the base first.
-        pairs: one row a pair. `base_side`, `new_side`; the columns of `MODEL` and `CASE`; `base_machine`,
-            `base_backend`, `new_machine`, `new_backend`; `differs`, what ran them that is not the same, in words;
-            `base`, `new`: the metric, geometric means of the launches' medians; the columns of
-            `results.compare.verdicts.judge`; for each side, `base_` or `new_` before: `launches`, `repetitions`,
-            `cv_launches_pct`, `cv_within_pct` (coefficients of variation), `trend_pct`, the change of speed from one
-            repetition to the next, with `trend_low_pct` and `trend_high_pct`, and `outliers`.
+        pairs: one row a pair. The columns of `MODEL` and `CASE`, the base's; `differs`, what ran them that is not the
+            same, in words; `base`, `new`: the metric, geometric means of the launches' medians; the columns of
+            `results.compare.verdicts.judge`; for each side, `base_` or `new_` before: `side`, the columns of `ENGINE`
+            and `WEIGHTS`, `launches`, `repetitions`, `cv_launches_pct`, `cv_within_pct` (coefficients of variation),
+            `trend_pct`, the change of speed from one repetition to the next, with `trend_low_pct` and
+            `trend_high_pct`, and `outliers`.
         left_out: what is in no pair: `side`, its name; `against`, the side that has no such line, empty for any;
             the columns of `ENGINE`, `MODEL` and `CASE`; `why`.
         means: for each other side and pair of engines: `cases`, the geometric mean of their ratios, `ratio`, with the
@@ -67,8 +66,8 @@ def compare(
         sides: two or more.
         metric: one of `results.compare.lines.METRICS`.
         min_effect: the smallest relative difference worth a verdict, from 0 to below 1.
-        by: the columns that tell the sides apart: of the work, these may differ; by backend, so may f16 and bf16 of
-            the KV cache.
+        by: the columns that tell the sides apart: of the work, these may differ; by backend, so may what
+            `results.compare.engines` takes for alike.
 
     Raises:
         ResultsError: no row has the metric, or a cell is not what it should be.
@@ -81,7 +80,9 @@ def compare(
     lines = lines_of(rows[rows["status"] == "ok"], metric)
     runner = [*RUNNER, *asked_names(lines)]
     effective = [name for name in map(str, lines) if name.startswith(EFFECTIVE)]
-    shown = [*(name for name in by if name in lines), *runner, *_KV, *FACTS, *effective]
+    named = dict.fromkeys([*(name for name in by if name in lines), *runner, "weight_format", *KV, *FACTS, *effective])
+    shown = [name for name in named if name not in follow]
+    across = "backend" in by
 
     left_out = [listed(failed, names), listed(lines.assign(why=lines["refused"]).dropna(subset="why"), names)]
     pairs = []
@@ -91,8 +92,8 @@ def compare(
             for table in (lines, failed)
         )
         met = met.reset_index(drop=True)
-        alike = met.assign(**met[_KV].replace(_SIXTEEN_BITS)) if "backend" in by else met
-        found, why = pair(alike, met["refused"].isna().to_numpy(), work, runner)
+        usable = met["refused"].isna().to_numpy()
+        found, why = pair(alike(met) if across else met, usable, work, with_format(runner) if across else runner)
         pairs.append(side_by_side(met, found, shown, (names[0], names[other])))
         alone = name_failed(met.loc[why.index].assign(why=why), met_failed)
         against = np.where(alone["side"] == 0, names[other], names[0])

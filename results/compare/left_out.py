@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from results.compare.lines import ENGINE, MODEL
 from results.schema import CASE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
-
+_COUNTERPART = {"failed": "its counterpart failed", "skipped": "its counterpart was skipped"}
 COLUMNS = ["side", "against", *ENGINE, *MODEL, *CASE, "why"]
 
 
@@ -29,17 +30,17 @@ def listed(lines: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
 
 
 def failures(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row for each side, engine and case of which repetitions failed, with `why`."""
+    """One row for each side, engine and case of which repetitions failed or were skipped, with `why`."""
     failed = rows[rows["status"] != "ok"]
-    groups = failed.groupby(["side", *ENGINE, *MODEL, *CASE], dropna=False, sort=False)
+    groups = failed.groupby(["side", *ENGINE, *MODEL, *CASE, "status"], dropna=False, sort=False)
     cases = groups["error"].agg(["size", "first"]).reset_index()
-    why = "failed: " + cases["first"].astype(object).fillna("no reason was given")
+    why = cases["status"].astype(object) + ": " + cases["first"].astype(object).fillna("no reason was given")
     return cases.assign(why=why + cases["size"].map(lambda times: f" ({times} times)" if times > 1 else ""))
 
 
 def name_failed(alone: pd.DataFrame, failed: pd.DataFrame) -> pd.DataFrame:
-    """Lines without a partner; `why` says so where the partner failed and is none for that."""
-    case = ["backend", *MODEL, *CASE]
-    lost = failed[["side", *case]].assign(side=1 - failed["side"], lost=True).drop_duplicates()
-    told = alone.merge(lost, how="left", on=["side", *case])["lost"].notna().to_numpy(bool)
-    return alone.assign(why=alone["why"].mask(told, "its counterpart failed"))
+    """Lines without a partner; `why` says so where the partner failed or was skipped and is none for that."""
+    side_and_case = ["side", "backend", *MODEL, *CASE]
+    lost = failed[[*side_and_case, "status"]].assign(side=1 - failed["side"]).drop_duplicates(side_and_case)
+    told = alone.merge(lost, how="left", on=side_and_case)["status"].map(_COUNTERPART).to_numpy(object)
+    return alone.assign(why=alone["why"].mask(pd.notna(told), told))

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 
     from results.compare.sides import Side
 
-METRICS = {"decode_tok_s": 1, "prefill_tok_s": 1, "ttft_s": -1}  # -1: a time, of which less is faster
+# -1: a time, of which less is faster
+METRICS = {"decode_tok_s": 1, "prefill_tok_s": 1, "ttft_s": -1, "ttft_client_s": -1}
 MODEL = ["model", "weight_format"]
+# What the weights are and cost; beside rates of unequal formats.
+WEIGHTS = ["weight_format", "weight_bits", "quality_kl", "quality_top1"]
 # What must be equal for two rates to be of the same work.
 WORK = [
     *("model", "weight_format", "weights_id", "architecture", "kv_k_format", "kv_v_format"),
@@ -38,7 +41,7 @@ FACTS = [
 _NEEDED = list(
     dict.fromkeys(
         [
-            *(*WORK, *RUNNER, *FACTS, *LAUNCH, *SETTINGS, *METRICS),
+            *(*WORK, *WEIGHTS, *RUNNER, *FACTS, *LAUNCH, *SETTINGS, *METRICS),
             *("repetition", "status", "error", "comparable", "comparable_why", "probe_logits"),
         ]
     )
@@ -75,7 +78,7 @@ def lines_of(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
         metric: one of `METRICS`.
 
     Returns:
-        `side`; the columns of `WORK`, `RUNNER` and `FACTS`, of `results.compare.settings.settings_of` and of
+        `side`; the columns of `WORK`, `WEIGHTS`, `RUNNER` and `FACTS`, of `results.compare.settings.settings_of` and of
         `results.compare.noise.noise`; `refused`, why the line must not be compared: the first reason among its rows,
         or that none has the metric; or missing.
 
@@ -87,6 +90,7 @@ def lines_of(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     line = rows.groupby(keys, dropna=False, sort=False).ngroup().to_numpy()
     _, first = np.unique(line, return_index=True)
     lines = rows[["side", *WORK, *RUNNER, *FACTS]].iloc[first].join(settings.iloc[first]).reset_index(drop=True)
+    told = rows[WEIGHTS[1:]].groupby(line).first()
     refused = rows["refused"].groupby(line).first()
     value = rows[metric].to_numpy(float, na_value=np.nan)
     has = value > 0
@@ -97,5 +101,5 @@ def lines_of(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     launch = measured[LAUNCH].groupby([of, *(measured[name] for name in LAUNCH)], sort=False).ngroup().to_numpy()
     log_speed = METRICS[metric] * np.log(value[has])
     spread = noise(of, launch, measured["repetition"].to_numpy(float), log_speed).set_axis(dense)
-    lines = lines.join(spread)
+    lines = lines.join(told).join(spread)
     return lines.assign(refused=refused.mask(lines["launches"].isna() & refused.isna(), f"has no {metric}"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from results.compare.lines import ENGINE, METRICS, MODEL, RUNNER
+from results.compare.lines import ENGINE, METRICS, MODEL, RUNNER, WEIGHTS
 from results.compare.noise import COLUMNS as NOISE
 from results.compare.noise import cv_pct
 from results.compare.pairing import changed
@@ -33,14 +33,14 @@ def side_by_side(
         names: of the two sides.
 
     Returns:
-        The columns of `MODEL` and `CASE`; `differs`; and, `base_` and `new_` before, `side`, those of `ENGINE` and of
-        `results.compare.noise.noise`.
+        The columns of `MODEL` and `CASE`, the base's; `differs`; and, `base_` and `new_` before, `side`, those of
+        `ENGINE`, `WEIGHTS` and of `results.compare.noise.noise`.
     """
     base, new = (lines.loc[pairs[side]].reset_index(drop=True) for side in ("base", "new"))
     table = base[[*MODEL, *CASE]].assign(differs=_differs(base, new, shown))
     for prefix, side, name in (("base_", base, names[0]), ("new_", new, names[1])):
         table[f"{prefix}side"] = name
-        table = table.join(side[[*ENGINE, *NOISE]].add_prefix(prefix))
+        table = table.join(side[[*ENGINE, *WEIGHTS, *NOISE]].add_prefix(prefix))
     return table
 
 

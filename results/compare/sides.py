@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _GROUPS = ("machine", "engine", "model")
 BY = (
-    "run_id",
+    *("run_id", "kv_cache"),
     *(column.name for column in COLUMNS if column.group in _GROUPS and column.kind != "json"),
 )
 

@@ -67,6 +67,7 @@ class Rule:
             marked = alike if len(largest) > 1 else alike[side != largest[0]]
             files = alike.groupby(side)["file"].first().tolist()
             cells = dict(zip(self.key, key, strict=True))
+            cells["text"] = f" of {cells['prompt_file']}" if isinstance(cells.get("prompt_file"), str) else ""
             found.append(Conflict(self.what.format(n=side.nunique(), **cells), marked.index.tolist(), files))
         return found
 
@@ -92,7 +93,7 @@ RULES = (
     Rule(
         _CASE,
         "tokens_sha256",
-        "{model} p{n_prompt} n{n_gen} d{n_depth} b{batch} seed {seed} was given {n} different token streams",
+        "{model} p{n_prompt} n{n_gen} d{n_depth} b{batch}{text} seed {seed} was given {n} different token streams",
     ),
     Rule(["provenance", "model"], "architecture", "{model} is the name of {n} architectures"),
     Rule(

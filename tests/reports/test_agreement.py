@@ -7,7 +7,7 @@ EN = words("en")
 
 
 def test_a_pairs_cases_are_weighed_by_their_tokens_and_the_worst_is_named() -> None:
-    case = {"n_prompt": 8, "n_gen": 4, "n_depth": 0, "batch": 1, "kv_cache": "on"}
+    case = {"n_prompt": 8, "n_gen": 4, "n_depth": 0, "batch": 1, "kv_cache": "on", "prompt_file": None}
     case |= {"engine_a": "mlx on here", "engine_b": "torch on here"}
     agreement = pd.DataFrame(
         [{**case, "ids": 30, "agreement": 1.0}, {**case, "n_depth": 24, "ids": 10, "agreement": 0.4}]

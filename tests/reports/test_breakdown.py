@@ -31,6 +31,7 @@ def _row(depth: int, tpot_s: float, **cells: Any) -> dict[str, Any]:
         "n_prompt": 0,
         "n_gen": 128,
         "kv_cache": "on",
+        "prompt_file": None,
         "run_id": "r",
         "launch": 1,
         "status": "ok",
@@ -38,6 +39,8 @@ def _row(depth: int, tpot_s: float, **cells: Any) -> dict[str, Any]:
         "streamed_bytes_per_token": 2_000_000_000,
         "kv_read_bytes": depth * KV_TOKEN,
         "bandwidth_measured_gbs": 50.0,
+        "experts_hit": None,
+        "experts_hit_expected": None,
     } | cells
 
 
@@ -114,3 +117,17 @@ def test_a_japanese_page_tells_it_in_japanese(gathered: Any, make_row: Any) -> N
     assert "1 トークン 25 ms のうち、" in page
     assert 'lang="en"' not in page
     assert "a token" not in page
+
+
+def test_experts_that_are_hit_stand_beside_those_of_chance() -> None:
+    told = {"experts_hit_expected": 29.117, "batch": 4}
+    rows = [_row(0, 61 * MS, experts_hit=hit, **told) for hit in (20.0, 20.2)]
+    ids = "Reading random token ids, a decode step of 4 sequences takes 20.10 different experts of a layer; if each"
+    assert ids in _text(*rows)
+    assert "by chance, it would take 29.12." in _text(*rows)
+    text = _text(*rows, _row(0, 61 * MS, experts_hit=9.0, prompt_file="alice.txt", **told))
+    assert ids in text
+    assert "Reading alice.txt, a decode step of 4 sequences takes 9.00 different experts" in text
+    assert "20.10 個の異なるエキスパート" in _text(*rows, lang="ja")
+    alone = _row(0, 61 * MS, experts_hit=8.0, experts_hit_expected=8.0)
+    assert "experts" not in _text(alone, _row(0, 61 * MS, batch=4))

@@ -11,6 +11,7 @@ from results.compare.compare import Comparison
 from results.compare.verdicts import VERDICTS
 
 SIDE = {"machine": "spark", "backend": "llama.cpp", "launches": 3, "repetitions": 15, "outliers": 0}
+SIDE |= {"weight_format": "bf16", "weight_bits": 16.0, "quality_kl": None, "quality_top1": None}
 NOISE = {"cv_launches_pct": 0.61, "cv_within_pct": 12.4, "trend_pct": 0.1, "trend_low_pct": -1.0, "trend_high_pct": 1.2}
 LEFT_OUT = [
     "side",
@@ -24,6 +25,7 @@ LEFT_OUT = [
     "n_gen",
     "batch",
     "kv_cache",
+    "prompt_file",
     "why",
 ]
 MEANS = [
@@ -36,7 +38,7 @@ def pair(**cells: object) -> dict[str, object]:
     sides = {f"{side}_{name}": value for side in ("base", "new") for name, value in (SIDE | NOISE).items()}
     return {
         "model": "llama-3.2-1b", "weight_format": "bf16", "n_depth": 0, "n_prompt": 512, "n_gen": 128, "batch": 1,
-        "kv_cache": "on",
+        "kv_cache": "on", "prompt_file": None,
         "differs": "n_threads 2 → 1", **sides, "base_side": "base.csv", "new_side": "new.csv",
         "base": 16.58, "new": 8.29, "ratio": 0.5, "ratio_low": 0.48, "ratio_high": 0.52, "interval_from": "launches",
         "p": 0.001, "verdict": "slower", "verdict_why": "",
@@ -56,6 +58,7 @@ def left_out(**cells: object) -> dict[str, object]:
         128,
         1,
         "on",
+        None,
         "the nearest differs in x",
     ]
     return dict(zip(LEFT_OUT, values, strict=True)) | cells
@@ -117,6 +120,18 @@ def test_what_differs_makes_a_table_of_its_own() -> None:
     assert "spark: the same settings" in text
     other = pair(new_machine="mac", new_backend="mlx", differs="machine spark → mac, backend llama.cpp → mlx")
     assert "llama-3.2-1b, bf16: machine spark → mac" in render(comparison(other), "table")
+
+
+def test_unequal_formats_tell_their_bits_and_what_they_cost() -> None:
+    cost = {"new_weight_bits": 4.85, "new_quality_kl": 0.0213, "new_quality_top1": 0.9375}
+    of_formats = pair(differs="weight_format bf16 → q4_k_m", new_weight_format="q4_k_m", **cost)
+    text = flat(render(comparison(of_formats, of_formats | {"n_gen": 64}), "table"))
+    assert "llama-3.2-1b, llama.cpp, spark: weight_format bf16 → q4_k_m" in text
+    told = "true bits a weight 16.00 → 4.85; KL divergence from unquantised - → 0.021 nats, same first choice - → 94 %"
+    assert text.count(told) == 1, "once for all cases"
+    unknown = render(comparison(of_formats | {"new_quality_kl": None, "base_weight_bits": None}), "md")
+    assert "true bits a weight - → 4.85; what they cost in quality was not measured" in flat(unknown)
+    assert "true bits" not in render(comparison(pair()), "table")
 
 
 def test_trend_outliers_and_doubt_are_said_in_words() -> None:

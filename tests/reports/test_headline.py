@@ -32,3 +32,17 @@ def test_models_and_formats_stay_apart(gathered: Any, make_row: Any) -> None:
     rows = [make_row(weight_format=form, decode_tok_s=rate) for form, rate in (("bf16", 40.0), ("q4_0", 90.0))]
     assert [len(group) for group in _shown(gathered, *rows)] == [1, 1]
     assert _shown(gathered) == []
+
+
+def test_a_text_is_a_case_of_its_own(gathered: Any, make_row: Any) -> None:
+    rows = [
+        make_row(machine="a", prompt_file="alice.txt"),
+        make_row(machine="b", prompt_file="alice.txt", decode_tok_s=20.0),
+        make_row(machine="b"),
+        make_row(machine="c"),
+        make_row(machine="d"),
+    ]
+    assert _shown(gathered, *rows) == [
+        [("b", "torch", 0), ("c", "torch", 0), ("d", "torch", 0)],
+        [("a", "torch", 0)],
+    ]

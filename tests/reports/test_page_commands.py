@@ -101,6 +101,15 @@ def test_a_placement_is_asked_for_again(gathered: Any, make_row: Any) -> None:
     assert "--dry-run prints a plan" in understood.stderr  # no flag or value was refused before this
 
 
+def test_a_text_is_asked_for_again_and_random_ids_without_one(gathered: Any, make_row: Any) -> None:
+    texts = [make_row(n_depth=depth, prompt_file="alice's.txt") for depth in (0, 64)]
+    random, text = commands(gathered(make_row(), *texts).own)
+    assert "--prompt-file" not in random
+    words = shlex.split(text)
+    assert words[words.index("--prompt-file") + 1] == "alice's.txt"
+    assert words[words.index("-d") + 1] == "0,64"
+
+
 def test_names_are_quoted_for_a_shell_and_imported_rows_make_no_command(gathered: Any, make_row: Any) -> None:
     imported = make_row(provenance="imported", source="llama-bench", engine_settings=None)
     (command,) = commands(gathered(make_row(model="x; rm -rf ~", machine="it's"), imported).own)

@@ -12,6 +12,8 @@ from reports.page.lines import results_table
 from reports.page.page import build
 from reports.page.parts import Table
 from reports.page.published import published_table
+from reports.page.quality import quality_table
+from reports.page.servers import servers_table
 from reports.page.texts import name
 from reports.page.time_table import time_table
 from reports.summary import summarise
@@ -45,6 +47,44 @@ def test_a_token_is_taken_apart(gathered: Any, make_row: Any) -> None:
     table = time_table(lines, EN)
     assert table
     assert [row[5:9] for row in table.rows] == [("25.00", "20.00", "1.00", "4.00")]
+
+
+def test_formats_stand_beside_each_other(gathered: Any, make_row: Any) -> None:
+    cost = {"weight_format": "q4_0", "weight_bits": 4.5, "quality_kl": 0.05, "quality_top1": 0.9}
+    rows = [
+        make_row(weight_bits=16.0),
+        make_row(**cost, decode_tok_s=100.0, decode_ceiling_tok_s=200.0),
+        make_row(machine="alone", weight_bits=16.0),
+        make_row(n_gen=7, weight_bits=16.0),
+        make_row(weight_format="8bit", status="failed", error="out of memory"),
+    ]
+    table = quality_table(summarise(gathered(*rows).own), EN)
+    found = zip(*(_column(table, name) for name in ("Format", "Bits a weight", "Decode tok/s", "MBU %")), strict=True)
+    assert list(found) == [("bf16", "16.00", "40.00", "80"), ("q4_0", "4.50", "100.0", "50")]
+    assert _column(table, "KL nats") == ["-", "0.050"]
+    assert _column(table, "Same first choice %") == ["-", "90"]
+    random = quality_table(summarise(gathered(make_row(weight_format="q4_0", weight_bits=4.5)).own), EN)
+    assert random
+    assert "KL nats" not in [column.heading for column in random.columns], "of random weights nobody knows"
+    assert quality_table(summarise(gathered(make_row()).own), EN) is None
+
+
+def test_servers_have_a_table_of_what_their_users_get(gathered: Any, make_row: Any) -> None:
+    seen = {"backend": "openai", "ttft_s": None, "prefill_tok_s": None, "server_latency_s": 0.02}
+    rows = [
+        make_row(),
+        make_row(**seen, ttft_client_s=0.5, request_tok_s=40.0),
+        make_row(**seen, ttft_client_s=0.6, ttft_client_p99_s=0.9, request_tok_s=39.0, output_tok_s=100.0, batch=4),
+    ]
+    lines = summarise(gathered(*rows).own)
+    table = servers_table(lines, EN)
+    assert _column(table, "Case") == ["p512 n128 d0", "p512 n128 d0 B4"]
+    assert _column(table, "TTFT ms") == ["500.0", "600.0"]
+    assert _column(table, "TTFT 99 % ms") == ["-", "900.0"]
+    assert _column(table, "Idle ms") == ["20.00", "20.00"]
+    assert _column(table, "A stream tok/s") == ["40.00", "39.00"]
+    assert _column(table, "Output tok/s") == ["-", "100.0"]
+    assert servers_table(lines[lines["backend"] != "openai"], EN) is None
 
 
 def test_every_doubt_has_its_reason(gathered: Any, make_row: Any) -> None:

@@ -21,10 +21,13 @@ def line(backend: str, **cells: object) -> dict[str, object]:
         "n_gen": 128,
         "batch": 1,
         "kv_cache": "on",
+        "prompt_file": None,
         "n_ok": 9,
         "n_failed": 0,
+        "n_skipped": 0,
         "launches": 3,
         "ttft_s": 1.2777,
+        "ttft_client_s": None,
         "prefill_tok_s": 400.72,
         "decode_tok_s": 17.034,
         "decode_sd_tok_s": 0.0537,
@@ -36,6 +39,7 @@ def line(backend: str, **cells: object) -> dict[str, object]:
         "mfu": None,
         "decode_ceiling_bound": "memory",
         "ceiling_warning": None,
+        **dict.fromkeys(("weight_bits", "quality_kl", "quality_top1", "server_latency_s", "network_latency_s")),
         "peak_device_bytes": None,
         "peak_host_bytes": 2_470_000_000,
         "verified": "yes",
@@ -192,3 +196,21 @@ def test_json_and_csv_hold_every_column_in_plain_units() -> None:
 @pytest.mark.parametrize("form", ["table", "md", "json", "csv"])
 def test_a_summary_without_lines_renders(form: str) -> None:
     assert isinstance(render(summary(line("torch")).iloc[:0], form), str)
+
+
+def test_quantised_weights_tell_their_bits_and_what_they_cost() -> None:
+    bits = {"weight_format": "q4_k_m", "weight_bits": 4.85}
+    known = line("llama.cpp", **bits, quality_kl=0.0213, quality_top1=0.9375)
+    text = " ".join(render(summary(known, known | {"n_depth": 0}), "table").split())
+    told = "llama.cpp: 4.85 true bits a weight; KL divergence from unquantised 0.021 nats, same first choice 94 %"
+    assert text.count(told) == 1, "once for all cases"
+    assert render(summary(line("llama.cpp", **bits)), "md").count("llama.cpp: 4.85 true bits a weight\n") == 1
+    assert "true bits" not in render(summary(line("torch", weight_bits=16.0)), "table"), "a plain format says it itself"
+
+
+def test_an_idle_server_tells_what_a_ttft_holds() -> None:
+    served = {"ttft_s": None, "ttft_client_s": 0.5, "server_latency_s": 0.0123, "network_latency_s": 0.00124}
+    text = " ".join(render(summary(line("openai", **served), line("openai", batch=4, **served)), "md").split())
+    told = "openai: while the server is idle, the shortest prompt has TTFT 12.30 ms, a GET 1.24 ms;"
+    assert text.count(told) == 1
+    assert "500.0 *" in text

@@ -241,11 +241,19 @@ def test_one_name_for_two_things(tmp_path: Path, other: dict[str, object], said:
         merge([a, b], tmp_path / "strict.csv", strict=True)
 
 
+def test_two_texts_of_one_name(tmp_path: Path) -> None:
+    texts = [row(machine, prompt_file="alice.txt", tokens_sha256=HASH[machine[0]]) for machine in ("a", "b")]
+    files = [file(tmp_path / f"{i}.csv", text) for i, text in enumerate(texts)]
+    said = "llama p512 n128 d0 b1 of alice.txt seed 1 was given 2 different token streams"
+    assert merge(files, tmp_path / "all.csv").conflicts[0].startswith(said)
+
+
 @pytest.mark.parametrize(
     "other",
     [
         {"tokens_sha256": HASH["b"], "n_gen": 64},
         {"tokens_sha256": HASH["b"], "seed": 2},
+        {"tokens_sha256": HASH["b"], "prompt_file": "alice.txt"},
         {"tokens_sha256": None},
         {"architecture": "llama2", "provenance": "imported", "source": "llama-bench"},
         {"probe_nll": 12.1},
@@ -291,7 +299,7 @@ class TestBrokenFiles:
     @pytest.mark.parametrize(
         ("old", "new", "said"),
         [
-            ('"ok"', '"fine"', r"line 3, column status: 'fine' is not ok or failed"),
+            ('"ok"', '"fine"', r"line 3, column status: 'fine' is not ok or failed or skipped"),
             (",512,", ",many,", r"line 3, column n_prompt: .*'many'"),
             (",512,", ",-512,", r"line 3, column n_prompt: -512 is below 0"),
             ('"$', "", r"the last line was cut short|line 3"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from results.formats import write
 from results.read import read
-from results.safe_text import without_names
+from results.safe_text import as_file_name, without_names
 
 
 @pytest.fixture
@@ -77,3 +77,26 @@ def test_rows_keep_what_people_named_themselves(tmp_path: Path, ending: str) -> 
 @given(text=st.text())
 def test_any_text_can_be_asked(text: str) -> None:
     assert without_names(without_names(text)) == without_names(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Qwen3-8B.Q4_K_M", "Qwen3-8B.Q4_K_M"),
+        ("org/name", "org-name"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("C:\\models\\a b", "C-models-a-b"),
+        ("日本語 モデル", "日本語-モデル"),
+        ("..", ""),
+    ],
+)
+def test_a_text_becomes_the_name_of_one_file(text: str, name: str) -> None:
+    assert as_file_name(text) == name
+
+
+@given(text=st.text(max_size=300))
+def test_any_text_becomes_a_name_that_a_folder_can_hold(text: str) -> None:
+    name = as_file_name(text)
+    assert len(name.encode()) <= 100
+    assert name not in {".", ".."}
+    assert not set(name) & set('/\\:*?"<>|\0\n')

@@ -9,7 +9,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "columns.md"
 RATIOS = {"mbu", "mfu", "kv_quality_top1"}
 OTHER_UNITS = {
     "weight_bits": "bit", "probe_nll": "nats", "kv_quality_kl": "nats", "temp_c_max": "°C", "cpu_busy_other_pct": "%",
-    "energy_j": "J",
+    "energy_j": "J", "request_rate": "1/s",
 }  # fmt: skip
 
 

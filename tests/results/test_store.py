@@ -197,7 +197,7 @@ for i in range(n):
 """
 
 
-@pytest.mark.parametrize(("names", "n_rows", "words"), [("abcdef01", 1000, 2), ("abcd", 25, 2000)])
+@pytest.mark.parametrize(("names", "n_rows", "words"), [("abcdef01", 100, 2), ("abcd", 25, 2000)])
 def test_processes_appending_at_once_lose_and_mix_nothing(tmp_path: Path, names: str, n_rows: int, words: int) -> None:
     path = tmp_path / "rows.csv"
     writers = []

@@ -173,6 +173,14 @@ def test_rows_without_a_probe_or_weights_say_so() -> None:
     assert rows["verified_why"][3] == "its weights are not identified"
 
 
+def test_a_server_has_no_logits_to_show() -> None:
+    rows = verdicts(row("openai", None), row("mlx"))
+    assert rows["verified_why"].tolist() == [
+        "a server's protocol shows no logits to compare",
+        "no other engine's probe was scored",
+    ]
+
+
 @pytest.mark.parametrize(
     "cell",
     [json.dumps(cell) for cell in ([1.0, 2.0], ["1.5"] * 16, [[]] * 16, [True] * 16, [10**400] * 16, {}, 7)]
@@ -241,8 +249,8 @@ def samples_of(rows: pd.DataFrame, argmax: list[list[int]]) -> pd.DataFrame:
 
 
 def timed(*rows: dict[str, object]) -> pd.DataFrame:
-    workload = {"n_depth": 0, "n_prompt": 8, "n_gen": 4, "batch": 1, "kv_cache": "on", "tokens_sha256": "t"}
-    return pd.DataFrame([workload | cells for cells in rows])
+    workload = {"n_depth": 0, "n_prompt": 8, "n_gen": 4, "batch": 1, "kv_cache": "on", "prompt_file": None}
+    return pd.DataFrame([workload | {"tokens_sha256": "t"} | cells for cells in rows])
 
 
 def test_argmax_agreement_is_the_equal_fraction_of_ids() -> None:
@@ -277,6 +285,7 @@ def test_argmax_agreement_adds_up_token_streams_and_takes_one_repetition_of_each
         {"weights_id": "v"},
         {"n_depth": 8},
         {"kv_cache": "off"},
+        {"prompt_file": "alice.txt"},
         {"status": "failed"},
         {"weight_format": "f32"},
         {"weights_id": None},

@@ -69,6 +69,11 @@ def every_figure(make_row: Callable[..., dict[str, Any]]) -> Rows:
             for form in ("bf16", "q8_0")
             for batch in (1, 4)
         ),
+        *(
+            make_row(**common, backend="llama.cpp", model="trained", weight_format=form, decode_tok_s=30.0 + n)
+            | {"quality_kl": kl, "quality_top1": 0.9}
+            for n, (form, kl) in enumerate({"bf16": None, "q8_0": 1e-4, "q4_0": 0.03}.items())
+        ),
         make_row(**common, n_prompt=128, ttft_s=0.1, prefill_ceiling_tok_s=2048.0),
         *(
             make_row(

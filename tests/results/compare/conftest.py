@@ -8,7 +8,7 @@ import pytest
 
 from results.schema import COLUMNS
 
-RUNS = Path(__file__).with_name("gpt2_mini_threads.csv")
+RUNS = Path(__file__).with_name("gpt2_mini_threads.parquet")
 IDS = itertools.count()
 DTYPES = {"int": "Int64", "float": "float64", "text": "object", "json": "object"}
 CELLS = {
@@ -49,8 +49,8 @@ def make() -> Callable[..., pd.DataFrame]:
 def run() -> Callable[[str], pd.DataFrame]:
     """Measured rows of gpt2-mini through llama.cpp: "2 threads", "2 threads again" or "1 thread".
 
-    Four launches of five repetitions each, taken in turn on a machine of 2 cores that other programs used too: each
-    began when those had been quiet for three seconds, within two minutes in which they mostly were.
+    Twenty launches of five repetitions each (eight with one thread), taken in turn on a virtual machine of 2 cores
+    whose speed changed by a third while nothing else ran.
     """
-    measured = pd.read_csv(RUNS)
+    measured = pd.read_parquet(RUNS)
     return lambda name: table(measured[measured["run"] == name].to_dict("records"))
