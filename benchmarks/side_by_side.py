@@ -34,10 +34,11 @@ def worker_events(
         "task": "run",
         "backend": backend,
         "request": asdict(request) | {"artifact": str(request.artifact)},
-        "unquantised": None,
         "demand": None,
         "allow_partial": False,
         "seed": 1,
+        "prompt_ids": None,
+        "is_mixture": False,
         "window": None,
         "cases": [{"case": asdict(case), "repetitions": repetitions}] if case else [],
     }

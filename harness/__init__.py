@@ -20,8 +20,23 @@ if TYPE_CHECKING:
     from harness.options import Options
     from harness.plan import Plan, make_plan
     from harness.runner import run
+    from harness.suites.catalog import named as suite
+    from harness.suites.plan import plan_suite
+    from harness.suites.run import run_suite
 
-__all__ = ["Options", "Plan", "TokenroofError", "UserError", "clean_models", "make_plan", "models_table", "run"]
+__all__ = [
+    "Options",
+    "Plan",
+    "TokenroofError",
+    "UserError",
+    "clean_models",
+    "make_plan",
+    "models_table",
+    "plan_suite",
+    "run",
+    "run_suite",
+    "suite",
+]
 
 _HOME = {
     "Options": ("harness.options", "Options"),
@@ -31,7 +46,10 @@ _HOME = {
     "clean_models": ("harness.models.cache", "clean"),
     "make_plan": ("harness.plan", "make_plan"),
     "models_table": ("harness.models.source", "models_table"),
+    "plan_suite": ("harness.suites.plan", "plan_suite"),
     "run": ("harness.runner", "run"),
+    "run_suite": ("harness.suites.run", "run_suite"),
+    "suite": ("harness.suites.catalog", "named"),
 }
 
 

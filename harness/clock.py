@@ -37,15 +37,15 @@ class Clock:
 
     def loaded(self, work: Work) -> None:
         """The model was loaded and its probe scored."""
-        self._finish(work, self._estimates[work].load_s + self._estimates[work].probe_s)
+        self.finish(work, self._estimates[work].load_s + self._estimates[work].probe_s)
 
     def warm(self, work: Work, case: Case) -> None:
         """A case's depth was filled and its warm-up run."""
-        self._finish(work, self._estimates[work].fill_s[case] + self._estimates[work].case_s[case])
+        self.finish(work, self._estimates[work].fill_s[case] + self._estimates[work].case_s[case])
 
     def repetition(self, work: Work, case: Case) -> None:
         """A repetition was measured."""
-        self._finish(work, self._estimates[work].case_s[case])
+        self.finish(work, self._estimates[work].case_s[case])
 
     def give_up(self, work: Work, case: Case, repetitions: int, *, warm: bool) -> None:
         """Repetitions that will not be done after all, with their warm-up if that did not come either."""
@@ -58,7 +58,12 @@ class Clock:
         """A launch of which nothing is left is not begun."""
         self._ahead[work] -= self._estimates[work].load_s + self._estimates[work].probe_s
 
-    def _finish(self, work: Work, expected_s: float) -> None:
+    def expect(self, work: Work, seconds: float) -> None:
+        """Something beside its launches that a work will take."""
+        self._ahead[work] += seconds
+
+    def finish(self, work: Work, expected_s: float) -> None:
+        """A part of a work that was expected to take so long is done."""
         now = time.monotonic()
         self._ahead[work] = max(self._ahead[work] - expected_s, 0.0)
         self._expected[work] += expected_s

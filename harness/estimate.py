@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.experts import BUDGET_S, counts
 from harness.machine.catalog import AmbiguousDeviceError, match
 from harness.machine.hardware import physical_cores
 from harness.prediction.hardware import from_device
@@ -127,8 +128,11 @@ def estimate(
         return prefills * prefill_s(case.n_prompt, case.n_depth, case.batch) + case.n_steps * step_s
 
     def fill_s(case: Case) -> float:
-        """To the depth; without a cache, what its answers are compared with."""
-        return prefill_s(case.decode_start if case.kv_cache == "off" else case.n_depth, 0, case.batch)
+        """To the depth; without a cache, what its answers are compared with; of a mixture, its experts are counted."""
+        depth_s = prefill_s(case.decode_start if case.kv_cache == "off" else case.n_depth, 0, case.batch)
+        if not (architecture.is_mixture and counts(case)):
+            return depth_s
+        return depth_s + min(depth_s, BUDGET_S) + case_s(case)
 
     far_s = prefill_s(FAR_FROM + FAR_TOKENS, 0, 1)
     return WorkEstimate(

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backends.base import LoadRequest
-from harness import kv_quality
 from harness.machine.conditions.watch import Watch, watch
 from harness.process import Worker
 from harness.rows import Row, RowWriter, sample
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from harness.models.source import Artifact
     from harness.plan import Plan
     from harness.process import Event
+    from harness.quality.measured import QualityCells
     from harness.work import Work
     from harness.workload import Case, Due
 
@@ -39,6 +39,7 @@ class Launch:
     Args:
         plan, work, artifact: what to run.
         ceilings: of this work's rows.
+        quality: of this work's rows.
         run_id, number: name the launch in its rows.
         due: the cases, in order; emptied as they are done.
         engine_options: what only this engine knows, and why it is set.
@@ -57,6 +58,7 @@ class Launch:
         artifact: Artifact,
         *,
         ceilings: Ceilings,
+        quality: QualityCells,
         run_id: str,
         number: int,
         due: Due,
@@ -66,10 +68,10 @@ class Launch:
         doing: Callable[[str], None],
     ) -> None:
         self._plan, self._work, self._artifact = plan, work, artifact
-        self._engine_options, self._due = engine_options, due
+        self._ceilings, self._engine_options, self._due = ceilings, engine_options, due
         self._keep, self._clock, self._doing = keep, clock, doing
         self._demand = demand_of(work, ceilings.weights) if ceilings.weights else None
-        self._rows = RowWriter(plan, work, artifact, ceilings, run_id, number)
+        self._rows = RowWriter(plan, work, artifact, ceilings, quality, run_id, number)
         self._asked = dict(due)
         self._cases = list(due)
         self._current: Case | None = None
@@ -101,22 +103,27 @@ class Launch:
         self._current = None
 
     def _job(self) -> dict[str, Any]:
-        request = request_of(self._work, self._artifact, self._engine_options)
         return {
             "task": "run",
             "backend": self._work.backend,
-            "request": request,
-            "unquantised": kv_quality.unquantised(request) if kv_quality.unmeasured(self._work) is None else None,
+            "request": request_of(self._work, self._artifact, self._engine_options),
             "demand": asdict(self._demand) if self._demand else None,
             "allow_partial": self._work.settings.allow_partial,
             "window": self._work.source.architecture.window,
+            "is_mixture": self._work.source.architecture.is_mixture,
             "seed": self._plan.seed,
+            "prompt_ids": self._prompt_ids(),
             "cases": [{"case": asdict(case), "repetitions": self._due[case]} for case in self._cases],
         }
+
+    def _prompt_ids(self) -> list[int] | None:
+        ids = self._plan.prompt_ids.get(self._work.source)
+        return None if ids is None else ids.tolist()
 
     def _handle(self, event: Event) -> None:
         match event["event"]:
             case "loaded":
+                self._ceilings.loaded(event["held"])
                 self._rows.loaded(event)
                 self._doing(f"{self._work}: scoring the probe")
             case "probe":

@@ -38,7 +38,14 @@ def memory_needed(work: Work, cases: tuple[Case, ...]) -> int:
     element = _element_bytes(work)
     passes = [_pass_bytes(work, case, int(element)) for case in cases if case.kv_cache == "off"]
     kv_bytes = _kv_bytes(work, cases)
-    return weight_bytes(work.source, work.roofline_format) + max(kv_bytes, *passes, 0) + _WORKSPACE_BYTES
+    return _weight_bytes(work) + max(kv_bytes, *passes, 0) + _WORKSPACE_BYTES
+
+
+def _weight_bytes(work: Work) -> int:
+    """At the most: what is quantised while it loads is in the host's memory in bf16 first."""
+    at_last = weight_bytes(work.source, work.roofline_format)
+    quantises_here = work.is_quantised_here and not work.has_quantised_copy and work.accelerator is None
+    return max(at_last, weight_bytes(work.source, "bf16")) if quantises_here else at_last
 
 
 def _element_bytes(work: Work) -> float:
@@ -63,13 +70,16 @@ def _pass_bytes(work: Work, case: Case, element_bytes: int) -> int:
 
 
 def memory_obstacle(work: Work, cases: tuple[Case, ...]) -> str | None:
-    """Why a work cannot fit; None if it may, as far as the memories tell their sizes."""
+    """Why a work cannot fit, and what to do; None if it may, as far as the memories tell their sizes."""
+    lacks = shortage(work, cases)
+    return lacks and f"{lacks}; take a smaller model (-m), a shorter context (-d, -p, -n) or a smaller batch (-B)"
+
+
+def shortage(work: Work, cases: tuple[Case, ...]) -> str | None:
+    """Which memory lacks how much for a work; None if none does, as far as they tell their sizes."""
     for n_bytes, room, where in _demands(work, memory_needed(work, cases), cases):
         if room is not None and n_bytes > room:
-            return (
-                f"{work} needs about {n_bytes / 1e9:.1f} GB, but {room / 1e9:.1f} GB {where}; "
-                "take a smaller model (-m), a shorter context (-d, -p, -n) or a smaller batch (-B)"
-            )
+            return f"{work} needs about {n_bytes / 1e9:.1f} GB, but {room / 1e9:.1f} GB {where}"
     return None
 
 

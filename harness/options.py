@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from harness.prompt.text import PromptText
     from harness.workload import Case, KvCache
 
 ANCHOR_MODEL = "llama-3.2-1b"
@@ -16,13 +17,19 @@ ANCHOR_PROMPT, ANCHOR_GEN, ANCHOR_DEPTH = 512, 128, 0
 
 @dataclass(frozen=True)
 class Options:
-    """One request. Every tuple but `rpc` is a list to combine with the others; None leaves the choice to the plan.
+    """One request. None leaves a choice to the plan; every tuple but `rpc` and `artifacts` is a list to combine.
 
     Attributes:
         models: presets, Hugging Face directories or .gguf files.
+        artifacts: engine and path, each engine's own file of the one model; (): all engines read what `models` says.
+        download: fetch what is neither on the disk nor in Hugging Face's cache.
         n_prompt, n_gen, n_depth, batch: the grid of cases; None: the anchor's, or what a small context holds.
         kv_cache: how the cases use the KV cache: "on", "off", "prefix" (see `workload.Case`).
         cases: these alone, where they are no grid; None: the grid.
+        base_url, api_key: of a server, for the backend "openai".
+        rate: requests a second, where a server's requests come by chance; None: all of a repetition at once.
+        on: the server's device, as the catalog calls it.
+        prompt: the text whose tokens the grid's cases read; None: random ids.
         backends: engines by name; None: every installed engine that is at home on this machine.
         weights: weight formats; None: bf16, or a .gguf file's own.
         device: "auto", "cpu", "gpu" or an engine's own device name.
@@ -48,12 +55,19 @@ class Options:
     """
 
     models: tuple[str, ...] = (ANCHOR_MODEL,)
+    artifacts: tuple[tuple[str, str], ...] = ()
+    download: bool = False
     n_prompt: tuple[int, ...] | None = None
     n_gen: tuple[int, ...] | None = None
     n_depth: tuple[int, ...] = (ANCHOR_DEPTH,)
     batch: tuple[int, ...] = (1,)
     kv_cache: tuple[KvCache, ...] = ("on",)
     cases: tuple[Case, ...] | None = None
+    prompt: PromptText | None = None
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    rate: float | None = None
+    on: str | None = None
     backends: tuple[str, ...] | None = None
     weights: tuple[str, ...] | None = None
     device: str = "auto"

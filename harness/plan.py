@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,10 @@ import pandas as pd
 from harness import engine_choice, limits
 from harness.errors import UserError
 from harness.machine.hardware import Machine, inspect
-from harness.models.source import check_room, disk_needed, resolve
+from harness.models import paired
+from harness.models.source import check_room, disk_needed
+from harness.prompt.ids import prompt_ids, repeated
+from harness.quality.measured import cost
 from harness.quantise.artifact import to_write
 from harness.quantise.names import check_known
 from harness.schedule import SHORT_GEN, cases_of, schedule, seconds
@@ -20,10 +22,13 @@ from harness.support import clamped, other_types, unsupported
 from harness.work import Work, combinations
 from results.errors import ResultsError
 from results.read import read
-from results.safe_text import one_line
+from results.safe_text import as_file_name, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from backends.base import EngineInfo
     from harness.models.source import ModelSource
@@ -44,6 +49,9 @@ class Plan:
         repetitions: rows of each case in a launch.
         obstacle: why the machine cannot hold one of its works; `run` then refuses.
         notes: choices that the user should know of.
+        prompt_ids: the tokens of the user's text for each model, in place of random ones.
+        suite: label of the fixed list of cases that this is a part of; None for a run of the user's own.
+        left_out: cases that a work does not do though others do.
     """
 
     works: tuple[Work, ...]
@@ -59,21 +67,30 @@ class Plan:
     timeout_s: float
     obstacle: str | None
     notes: tuple[str, ...]
+    prompt_ids: Mapping[ModelSource, NDArray[np.int32]] = field(default_factory=dict, compare=False)
+    suite: str | None = None
+    left_out: frozenset[tuple[Work, Case]] = frozenset()
+
+    def cases_of(self, work: Work) -> tuple[Case, ...]:
+        """What one of its works does, in order."""
+        return tuple(case for case in self.cases if (work, case) not in self.left_out)
 
     @property
     def seconds(self) -> float:
-        """Estimated time of all launches, without preparing the models."""
-        return seconds(list(self.works), self.cases, self.launches, self.repetitions)
+        """Estimated time of all launches and of measuring quality, without preparing the models."""
+        launches_s = (seconds([work], self.cases_of(work), self.launches, self.repetitions) for work in self.works)
+        return sum(launches_s) + sum(cost(work).seconds for work in self.works)
 
     @property
     def disk_bytes(self) -> int:
         """Bytes that preparing the models will write."""
-        return _disk_bytes(self.works)
+        return disk_bytes(self.works)
 
     @property
     def memory_bytes(self) -> int:
         """The most memory that one of its works needs, roughly."""
-        return max(limits.memory_needed(work, self.cases) for work in self.works)
+        needed = ((limits.memory_needed(work, self.cases_of(work)), cost(work).memory_bytes) for work in self.works)
+        return max((n_bytes for each in needed for n_bytes in each), default=0)
 
 
 @dataclass(frozen=True)
@@ -101,23 +118,21 @@ def make_plan(options: Options, seen: Seen | None = None) -> Plan:
         UserError: something in the request cannot be done on this machine.
     """
     check_known(options.weights or ())
-    sources = [resolve(spec) for spec in options.models]
+    options = replace(options, backends=paired.engines(options))
+    sources = paired.sources(options)
     for source in sources:
         limits.check_context(source, cases_of(options, sources))
     machine = inspect() if seen is None else seen.machine
-    label = one_line(machine.label if options.machine is None else options.machine).strip()
-    if not label:
-        raise UserError("--machine needs a label with something in it")
-    output = options.output or Path(f"{_file_name(label)}.csv")
+    label, output = named(options, machine)
     engines, notes = engine_choice.choose(options, machine) if seen is None else (seen.engines, [])
     may_leave_out = options.backends is None or seen is not None
     runnable, left_out = _runnable(options, sources, engines, may_leave_out=may_leave_out)
     began_short = options.resume and _has_case(output, label, SHORT_GEN)
     chosen = schedule(options, runnable, began_short=began_short)
     obstacles = (limits.memory_obstacle(work, chosen.cases) for work in runnable)
-    parts = [work.estimate(chosen.cases) for work in runnable]
-    longest_part_s = max(max(part.load_s, *part.case_s.values(), *part.fill_s.values()) for part in parts)
-    check_room(_disk_bytes(runnable))
+    check_room(disk_bytes(runnable))
+    ids = prompt_ids(options.prompt, {work.source: None for work in runnable}, chosen.cases) if options.prompt else {}
+    notes_of_all = (*notes_of(runnable), *repeated(ids, chosen.cases))
     return Plan(
         works=tuple(runnable),
         cases=chosen.cases,
@@ -129,13 +144,34 @@ def make_plan(options: Options, seen: Seen | None = None) -> Plan:
         label=label,
         resume=options.resume,
         max_time_s=options.max_time_s,
-        timeout_s=options.timeout_s or max(_LEAST_TIMEOUT_S, 10 * longest_part_s),
+        timeout_s=options.timeout_s or longest_silence_s(runnable, chosen.cases),
+        prompt_ids=ids,
         obstacle=next((obstacle for obstacle in obstacles if obstacle), None),
-        notes=(*notes, *left_out, *_of_works(runnable), *([chosen.note] if chosen.note else [])),
+        notes=(*notes, *left_out, *notes_of_all, *([chosen.note] if chosen.note else [])),
     )
 
 
-def _of_works(works: Iterable[Work]) -> Iterable[str]:
+def named(options: Options, machine: Machine) -> tuple[str, Path]:
+    """The machine's label in the rows, and the file that they are appended to.
+
+    Raises:
+        UserError: a label of nothing.
+    """
+    label = one_line(machine.label if options.machine is None else options.machine).strip()
+    if not label:
+        raise UserError("--machine needs a label with something in it")
+    return label, options.output or Path(f"{as_file_name(label) or 'machine'}.csv")
+
+
+def longest_silence_s(works: Sequence[Work], cases: tuple[Case, ...]) -> float:
+    """After which a worker is taken for hung: ten times what its longest part should take."""
+    parts = [work.estimate(cases) for work in works]
+    longest = [max(part.load_s, *part.case_s.values(), *part.fill_s.values()) for part in parts]
+    return max([_LEAST_TIMEOUT_S, *(10 * part_s for part_s in longest)])
+
+
+def notes_of(works: Iterable[Work]) -> Iterable[str]:
+    """What the user should know of these."""
     return dict.fromkeys(note for work in works for note in (clamped(work), other_types(work)) if note)
 
 
@@ -149,18 +185,14 @@ def _has_case(output: Path, label: str, n_gen: int) -> bool:
     return len(generated) > 0 and int(generated.iloc[-1]) == n_gen
 
 
-def _file_name(label: str) -> str:
-    """A label may hold anything; a file's name in this folder may not."""
-    return re.sub(r"[^\w.-]+", "-", label).strip("-.")[:100] or "machine"
+def disk_bytes(works: Sequence[Work]) -> int:
+    """Bytes that preparing the models will write.
 
-
-def _disk_bytes(works: Sequence[Work]) -> int:
-    """A preset's checkpoint is written once, and read by the export of each GGUF file, as that by its quantised copies.
-
+    A preset's checkpoint is written once, and read by the export of each GGUF file, as that by its quantised copies.
     What has been quantised before needs no original.
     """
-    copies = {work: to_write(work) if work.is_quantised_here else {} for work in works}
-    from_original = [work for work in works if copies[work] or not work.is_quantised_here]
+    copies = {work: to_write(work) if work.has_quantised_copy else {} for work in works}
+    from_original = [work for work in works if copies[work] or not work.has_quantised_copy]
     hf = {work.source for work in from_original if work.source.origin == "preset"}
     gguf = {(work.source, work.exported_format) for work in from_original if work.artifact_kind == "gguf"}
     quantised = {path: n_bytes for each in copies.values() for path, n_bytes in each.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.models.source import prepare
-from harness.quantise.artifact import quantised
+from harness.quantise.artifact import quantised, quantised_in_memory
 
 if TYPE_CHECKING:
     from harness.models.source import Artifact
@@ -24,6 +24,7 @@ def artifacts(plan: Plan, reporter: Reporter) -> dict[Work, Artifact]:
 
 
 def _artifact(plan: Plan, work: Work, reporter: Reporter) -> Artifact:
-    if work.is_quantised_here:
+    if work.has_quantised_copy:
         return quantised(work, plan.timeout_s, reporter.preparing)
-    return prepare(work.source, work.artifact_kind, work.settings.weights, reporter.preparing)
+    artifact = prepare(work.source, work.artifact_kind, work.settings.weights, reporter.preparing)
+    return quantised_in_memory(work, artifact) if work.is_quantised_here else artifact

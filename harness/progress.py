@@ -12,6 +12,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from harness.rows import Row
 
+_STYLES = {"failed": "red", "skipped": "yellow"}
+
 
 class Reporter:
     """Told what happens, in order. This one says nothing."""
@@ -30,6 +32,13 @@ class Reporter:
 
     def close(self) -> None:
         """The run is over, however it ended."""
+
+
+def _said(row: Row) -> str:
+    rates = (("prefill_tok_s", "prefill"), ("decode_tok_s", "decode"))
+    told = ", ".join(f"{name} {row[column]:.4g}" for column, name in rates if row.get(column))
+    ttft_s = row.get("ttft_client_s")  # of a server, which shows no prefill
+    return ", ".join([*([f"TTFT {1e3 * ttft_s:.4g} ms"] if ttft_s else []), *([f"{told} tok/s"] if told else [])])
 
 
 class _TimeLeft(ProgressColumn):
@@ -80,13 +89,12 @@ class ConsoleReporter(Reporter):
     def row(self, row: Row) -> None:
         """One short line a row."""
         batch = "" if row["batch"] == 1 else f" B{row['batch']}"
-        case = f"{row['backend']} p{row['n_prompt']} n{row['n_gen']} d{row['n_depth']}{batch}"
-        if row["status"] == "failed":
-            text, style = f"{case} failed: {row['error']}", "red"
+        text = f" of {row['prompt_file']}" if row.get("prompt_file") else ""
+        case = f"{row['backend']} p{row['n_prompt']} n{row['n_gen']} d{row['n_depth']}{batch}{text}"
+        if row["status"] != "ok":
+            text, style = f"{case} {row['status']}: {row['error']}", _STYLES[row["status"]]
         else:
-            rates = (("prefill_tok_s", "prefill"), ("decode_tok_s", "decode"))
-            said = [f"{name} {row[column]:.4g}" for column, name in rates if row.get(column)]
-            text, style = f"{case} #{row['launch']}.{row['repetition']}: {', '.join(said)} tok/s", None
+            text, style = f"{case} #{row['launch']}.{row['repetition']}: {_said(row)}", None
         self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
 
     def close(self) -> None:

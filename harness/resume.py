@@ -39,12 +39,20 @@ class Done:
 NOTHING = Done()
 
 
-def measured(plan: Plan, artifacts: dict[Work, Artifact]) -> Done:
-    """Find the run to resume, and count what it has."""
+def measured(plan: Plan, artifacts: dict[Work, Artifact], run_id: str | None = None) -> Done:
+    """Find the run to resume, and count what it has.
+
+    Args:
+        plan: what is to run.
+        artifacts: of its works.
+        run_id: of the only run that will do, where this plan is a part of one; None: the last that did any of it.
+    """
     if not plan.output.exists():
         return NOTHING
     rows = read(plan.output)
-    rows = rows[_keys(rows).isin(_planned(plan, artifacts))]
+    if run_id is not None:
+        rows = rows[rows["run_id"] == run_id]
+    rows = rows[_keys(rows).isin(_planned(plan, artifacts)) & (rows["suite"].fillna("") == (plan.suite or ""))]
     if rows.empty:
         return NOTHING
     run_id = str(rows["run_id"].iloc[-1])
@@ -65,7 +73,7 @@ def missing(plan: Plan, work: Work, done: Counter[str], artifact: Artifact) -> l
         artifact: the weights, whose identity must be the same.
     """
     needed: list[Due] = []
-    for case in plan.cases:
+    for case in plan.cases_of(work):
         lacking = plan.launches * plan.repetitions - done[_key(plan, work, case, artifact)]
         for index, repetitions in enumerate(_split(lacking, plan.repetitions)):
             if index == len(needed):
@@ -79,13 +87,21 @@ def rows_of(plan: Plan, artifacts: dict[Work, Artifact], rows: pd.DataFrame, run
     keys = _keys(rows)
     mine = (rows["run_id"] == run_id) & keys.isin(_planned(plan, artifacts))
     good = Counter(keys[mine & (rows["status"] == "ok")])
-    made_good = (rows["status"] == "failed") & (keys.map(good) >= plan.launches * plan.repetitions)
+    made_good = (rows["status"] != "ok") & (keys.map(good) >= plan.launches * plan.repetitions)
     return rows[mine & ~made_good].reset_index(drop=True)
+
+
+def untouched(plan: Plan, artifacts: dict[Work, Artifact], rows: pd.DataFrame, run_id: str) -> list[tuple[Work, Case]]:
+    """What a run has no row of at all, not even of a failure."""
+    found = set(_keys(rows[rows["run_id"] == run_id]))
+    each = [(work, case) for work in plan.works for case in plan.cases_of(work)]
+    return [(work, case) for work, case in each if _key(plan, work, case, artifacts[work]) not in found]
 
 
 def _keys(rows: pd.DataFrame) -> pd.Series[str]:
     """What each row was asked to measure, comparable with `_key`."""
-    cells = rows[["engine_settings", *_KEY]].astype(object).itertuples(index=False)
+    told = rows[["engine_settings", *_KEY]].astype(object)
+    cells = told.assign(prompt_file=told["prompt_file"].fillna("")).itertuples(index=False)
     keys = [json.dumps([_asked(settings), *rest], sort_keys=True) for settings, *rest in cells]
     return pd.Series(keys, index=rows.index, dtype=object)
 
@@ -96,7 +112,7 @@ def _asked(engine_settings: object) -> object:
 
 
 def _planned(plan: Plan, artifacts: dict[Work, Artifact]) -> set[str]:
-    return {_key(plan, work, case, artifacts[work]) for work in plan.works for case in plan.cases}
+    return {_key(plan, work, case, artifacts[work]) for work in plan.works for case in plan.cases_of(work)}
 
 
 def _key(plan: Plan, work: Work, case: Case, artifact: Artifact) -> str:

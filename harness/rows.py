@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import kv_quality
 from harness.metrics import metrics
 from harness.models.tensor_types import tensor_types
 from harness.roofline.nominal import PLAIN
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from harness.models.source import Artifact
     from harness.plan import Plan
     from harness.process import Event
+    from harness.quality.measured import QualityCells
     from harness.work import Work
     from harness.workload import Case
 
@@ -54,10 +54,74 @@ def _from_facts(facts: dict[str, Any]) -> Row:
 
 
 def _weight_types(work: Work, artifact: Artifact) -> dict[str, dict[str, int]]:
-    """Bytes by the types of the tensors, of a file that is not of one plain format: a Q4_K_M is a mixture."""
+    """Bytes by the types of the tensors, of a file that is not of one plain format: a Q4_K_M is a mixture.
+
+    An engine that changes them while it loads tells of its own in `engine_settings`.
+    """
     if work.settings.weights in PLAIN:
         return {}
     return {"weight_types": {each.name: each.n_bytes for each in tensor_types(artifact.path)}}
+
+
+def _request(plan: Plan, work: Work, run_id: str, launch: int) -> Row:
+    """What is known before a worker starts."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": run_id,
+        "launch": launch,
+        "suite": plan.suite,
+        "provenance": "measured",
+        "machine": plan.label,
+        "os": plan.machine.os,
+        "cpu": plan.machine.cpu,
+        "ram_bytes": plan.machine.ram_bytes,
+        "backend": work.backend,
+        "backend_version": work.engine.version,
+        "engine_build": work.engine.build,
+        "n_gpu_layers": work.settings.n_gpu_layers,
+        "model": work.source.name,
+        "architecture": work.source.architecture.model_type,
+        "weights_origin": work.source.weights_origin,
+        "weight_format": work.settings.weights,
+        "seed": plan.seed,
+    }
+
+
+def _of_case(case: Case) -> Row:
+    return {
+        "n_depth": case.n_depth,
+        "n_prompt": case.n_prompt,
+        "n_gen": case.n_gen,
+        "decode_start": case.decode_start if case.n_gen else None,
+        "batch": case.batch,
+        "kv_cache": case.kv_cache,
+        "prompt_file": case.prompt_file or None,
+    }
+
+
+_OUTCOME = {"skipped": "was skipped", "failed": "failed"}
+
+
+def not_tried(
+    plan: Plan, work: Work, case: Case, run_id: str, *, status: str, reason: str, weights_id: str | None = None
+) -> Row:
+    """A case of which no worker was asked: "skipped" by the plan, or "failed" since its model could not be made."""
+    return {
+        **_request(plan, work, run_id, launch=1),
+        **_of_case(case),
+        "weights_id": weights_id,
+        "repetition": 1,
+        "started_at": _now(),
+        "status": status,
+        "error": without_hosts(reason.replace(str(Path.home()), "~"), work.settings.rpc),
+        "engine_settings": {"asked": work.settings.asked()},
+        "unavailable": dict.fromkeys(_MEASURED, f"the case {_OUTCOME[status]}"),
+        "row_id": uuid.uuid4().hex[:12],
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class RowWriter:
@@ -67,28 +131,20 @@ class RowWriter:
     """
 
     def __init__(
-        self, plan: Plan, work: Work, artifact: Artifact, ceilings: Ceilings, run_id: str, launch: int
+        self,
+        plan: Plan,
+        work: Work,
+        artifact: Artifact,
+        ceilings: Ceilings,
+        quality: QualityCells,
+        run_id: str,
+        launch: int,
     ) -> None:
-        self._plan, self._work, self._ceilings = plan, work, ceilings
+        self._plan, self._work, self._ceilings, self._no_quality = plan, work, ceilings, quality.missing
         self._common: Row = {
-            "schema_version": SCHEMA_VERSION,
-            "run_id": run_id,
-            "launch": launch,
-            "provenance": "measured",
-            "machine": plan.label,
-            "os": plan.machine.os,
-            "cpu": plan.machine.cpu,
-            "ram_bytes": plan.machine.ram_bytes,
-            "backend": work.backend,
-            "backend_version": work.engine.version,
-            "engine_build": work.engine.build,
-            "n_gpu_layers": work.settings.n_gpu_layers,
-            "model": work.source.name,
-            "architecture": work.source.architecture.model_type,
-            "weights_origin": work.source.weights_origin,
+            **_request(plan, work, run_id, launch),
             "weights_id": artifact.weights_id,
-            "weight_format": work.settings.weights,
-            "seed": plan.seed,
+            **quality.values,
         }
         self._weight_types = _weight_types(work, artifact)
         self._loaded: Event | None = None
@@ -103,8 +159,6 @@ class RowWriter:
         """The probe was scored."""
         self._probe = event
         self._common |= {"probe_nll": event["nll"], "probe_logits": event["logits"]}
-        if quality := event["kv_quality"]:
-            self._common |= {"kv_quality_kl": quality["kl"], "kv_quality_top1": quality["top1"]}
 
     def measured(self, case: Case, event: Event, seen: Seen, engine_options: dict[str, Any]) -> Row:
         """A repetition that was measured, and what the parent saw of the device meanwhile."""
@@ -121,17 +175,19 @@ class RowWriter:
             missing["driver_device_bytes"] = driver_missing
         if not case.n_gen:
             missing["decode_start"] = "prefill only (-n 0)"
-        if why := kv_quality.unmeasured(self._work):
-            missing |= dict.fromkeys(("kv_quality_kl", "kv_quality_top1"), why)
+        missing |= self._no_quality
+        if why := event["experts"]["missing"]:
+            missing["experts_hit"] = why
         if event["kept_tokens"] is None:
             missing["kv_kept_tokens"] = "no cached prefix was reused (--kv-cache prefix)"
-        settings = facts["engine_settings"] | self._weight_types | engine_options
+        settings = self._weight_types | facts["engine_settings"] | engine_options
         settings["host_peak_since"] = event["host_peak_since"]
         settings["probe_far"] = self._probe["far_missing"] or "scored" if self._probe else None
         return self._row(
             case,
             repetition=event["repetition"],
             kv_kept_tokens=event["kept_tokens"],
+            experts_hit=event["experts"]["hit"],
             started_at=event["started_at"],
             tokens_sha256=event["tokens_sha256"],
             argmax_sha256=event["argmax_sha256"],
@@ -158,7 +214,7 @@ class RowWriter:
         return self._row(
             case,
             repetition=repetition,
-            started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            started_at=_now(),
             status="failed",
             error=without_hosts(reason.replace(str(Path.home()), "~"), self._work.settings.rpc),
             engine_settings={**engine_options, "asked": self._work.settings.asked()},
@@ -167,17 +223,7 @@ class RowWriter:
         )
 
     def _row(self, case: Case, **columns: object) -> Row:
-        return {
-            **self._common,
-            "n_depth": case.n_depth,
-            "n_prompt": case.n_prompt,
-            "n_gen": case.n_gen,
-            "decode_start": case.decode_start if case.n_gen else None,
-            "batch": case.batch,
-            "kv_cache": case.kv_cache,
-            **columns,
-            "row_id": uuid.uuid4().hex[:12],
-        }
+        return {**self._common, **_of_case(case), **columns, "row_id": uuid.uuid4().hex[:12]}
 
     def _device(self, facts: dict[str, Any]) -> Row:
         """A CPU's name and memory are the harness's to tell; the engine knows its accelerators."""

@@ -18,6 +18,8 @@ from harness.machine.conditions import before
 from harness.models import cache
 from harness.process import WorkerDiedError
 from harness.progress import ConsoleReporter, Reporter
+from harness.quality.measured import cost, quality_cells
+from harness.rows import not_tried
 from harness.tiers.endpoints import answers
 from results import samples
 from results.read import read
@@ -29,24 +31,32 @@ if TYPE_CHECKING:
 
     from harness.models.source import Artifact
     from harness.plan import Plan
+    from harness.quality.measured import QualityCells
     from harness.rows import Row
     from harness.work import Work
     from harness.workload import Case, Due
 
 
+TIME_OVER = "--max-time was over before it"
 _START_IT_AGAIN = "start it again with tokenroof serve-tier, and go on with tokenroof run --resume"
+
+
+def new_run_id() -> str:
+    """A name that no other run has."""
+    return uuid.uuid4().hex[:12]
 
 
 class TimeOverError(Exception):
     """The time that --max-time allows is used up."""
 
 
-def run(plan: Plan, reporter: Reporter | None = None) -> pd.DataFrame:
+def run(plan: Plan, reporter: Reporter | None = None, run_id: str | None = None) -> pd.DataFrame:
     """Run a plan and append its rows to its output file.
 
     Args:
         plan: from `make_plan`.
         reporter: told what happens; by default a progress bar.
+        run_id: of the run that this plan is a part of; by default it is one of its own.
 
     Returns:
         The rows of this plan, read back from the file, with `verified` filled in from all rows that the file holds.
@@ -71,7 +81,7 @@ def run(plan: Plan, reporter: Reporter | None = None) -> pd.DataFrame:
         )
         with cache.in_use():
             artifacts = prepare.artifacts(plan, reporter)
-            runner = _Runner(plan, artifacts, store, reporter, deadline)
+            runner = _Runner(plan, artifacts, store, reporter, deadline, run_id)
             try:
                 runner.run()
             finally:
@@ -91,20 +101,25 @@ class _Runner:
         store: Store,
         reporter: Reporter,
         deadline: float | None,
+        run_id: str | None,
     ) -> None:
         self._plan, self._artifacts, self._store, self._reporter = plan, artifacts, store, reporter
         self._deadline = deadline
-        done = resume.measured(plan, artifacts) if plan.resume else resume.NOTHING
-        self.run_id = done.run_id or uuid.uuid4().hex[:12]
+        done = resume.measured(plan, artifacts, run_id) if plan.resume else resume.NOTHING
+        self.run_id = done.run_id or run_id or new_run_id()
         self._number = dict.fromkeys(plan.works, done.last_launch)
         self._engine_options: dict[Work, dict[str, Any]] = {}
         self._hopeless: set[tuple[Work, Case]] = set()
-        if plan.resume and done.run_id is None:
+        self._qualities: dict[Work, QualityCells] = {}
+        if plan.resume and done.run_id is None and run_id is None:
             reporter.note(f"{plan.output} holds nothing of this plan (machine {plan.label}), so it starts from scratch")
         each = [[(work, due) for due in resume.missing(plan, work, done.rows, artifacts[work])] for work in plan.works]
         # Launches of all works take turns, so that a machine that grows hot slows all of them alike.
         self._turns = [one for turn in zip_longest(*each) for one in turn if one is not None]
         self._clock = Clock(self._turns, plan.cases)
+        self._quality_s = {work: cost(work).seconds for work in dict.fromkeys(work for work, _ in self._turns)}
+        for work, seconds in self._quality_s.items():
+            self._clock.expect(work, seconds)
         found = memories(plan, reporter) if self._turns else {}
         self._ceilings = {work: Ceilings(work, artifacts[work], found) for work in plan.works}
 
@@ -117,6 +132,16 @@ class _Runner:
                 self._turn(work, self._hopeful(work, due))
         except TimeOverError:
             self._reporter.note(f"--max-time is over; {self._plan.output} holds what was measured, --resume goes on")
+            if self._plan.suite:
+                self._skip_untouched()
+
+    def _skip_untouched(self) -> None:
+        """A suite's cases are known beforehand, so each of them has a row."""
+        plan = self._plan
+        for work, case in resume.untouched(plan, self._artifacts, read(plan.output), self.run_id):
+            weights_id = self._artifacts[work].weights_id
+            row = not_tried(plan, work, case, self.run_id, status="skipped", reason=TIME_OVER, weights_id=weights_id)
+            self._keep(row, None)
 
     def _hopeful(self, work: Work, due: Due) -> Due:
         """What is due without the cases that have failed; the clock forgets those."""
@@ -136,6 +161,7 @@ class _Runner:
                 work,
                 self._artifacts[work],
                 ceilings=self._ceilings[work],
+                quality=self._quality(work),
                 run_id=self.run_id,
                 number=self._number[work],
                 due=due,
@@ -152,6 +178,17 @@ class _Runner:
                 elif due and not self._try_fallback(work, death):
                     launch.fail(death.reason)
             self._hopeless |= {(work, case) for case in launch.failed}
+
+    def _quality(self, work: Work) -> QualityCells:
+        """Of a work's rows, asked before its first launch."""
+        if work not in self._qualities:
+            if expected_s := self._quality_s[work]:
+                self._doing(f"{work}: comparing its answers with unquantised ones")
+            told = self._reporter.preparing
+            self._qualities[work] = quality_cells(work, self._artifacts[work], self._plan.timeout_s, told)
+            if expected_s:
+                self._clock.finish(work, expected_s)
+        return self._qualities[work]
 
     def _try_fallback(self, work: Work, death: WorkerDiedError) -> bool:
         """After a crash, once: the settings that the engine is known to survive with."""

@@ -48,7 +48,8 @@ def cases_of(options: Options, sources: list[ModelSource], n_gen: int = ANCHOR_G
         while n_prompt > 1 and n_prompt + n_gen > room:
             n_prompt, n_gen = n_prompt // 2, max(n_gen // 2, 1)
     prompts, gens = options.n_prompt or (n_prompt,), options.n_gen or (n_gen,)
-    return grid(options.n_depth, prompts, gens, options.batch, options.kv_cache)
+    prompt_file = options.prompt.name if options.prompt else ""
+    return grid(options.n_depth, prompts, gens, options.batch, options.kv_cache, prompt_file)
 
 
 def schedule(options: Options, works: list[Work], *, began_short: bool) -> Schedule:

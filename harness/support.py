@@ -8,9 +8,9 @@ import psutil
 
 from backends.registry import BACKENDS
 from harness.errors import UserError
-from harness.kv_quality import UNQUANTISED
 from harness.models.gguf_export import check_exportable
 from harness.models.quantised import obstacle
+from harness.quality.questions import UNQUANTISED
 from harness.quantise import names
 from harness.roofline.nominal import misfits
 
@@ -73,11 +73,7 @@ def _model(work: Work, options: Options) -> str | None:
 def _quantised(work: Work, method: str, options: Options) -> str | None:
     if options.weights is not None:
         return f"-w cannot convert weights quantised by {method}; leave it out to run them as they are"
-    if reason := obstacle(method, work.backend):
-        return reason
-    if work.backend == "torch":  # it loads them, but would report them as bf16
-        return f"weights quantised by {method} run through mlx only so far"
-    return None
+    return obstacle(method, work.backend)
 
 
 def _weights(work: Work, _: Options) -> str | None:

@@ -46,6 +46,7 @@ class Settings:
     rpc: tuple[str, ...] = ()
     allow_partial: bool = False
     cache_kind: str = "auto"
+    prompt: str = ""  # the text's label, of a run with a text in place of random ids
 
     def asked(self) -> dict[str, Any]:
         """For the row: what was asked, beside what was got.
@@ -70,8 +71,13 @@ class Work:
 
     @property
     def is_quantised_here(self) -> bool:
-        """Whether its engine makes itself a copy of the model in fewer bits."""
+        """Whether its engine makes itself the model in fewer bits."""
         return self.settings.weights not in (None, *PLAIN)
+
+    @property
+    def has_quantised_copy(self) -> bool:
+        """Whether that is a file, which is kept; else it is made in memory, in each launch."""
+        return self.is_quantised_here and not BACKENDS[self.backend].quantises_at_load
 
     @property
     def exported_format(self) -> str | None:
@@ -135,6 +141,8 @@ def combinations(options: Options, sources: list[ModelSource], engines: dict[str
     """Every model × engine × settings."""
     host = estimate.host_rates()
     for source, (name, info) in itertools.product(sources, engines.items()):
+        if source.engine not in (None, name):
+            continue
         for settings in _settings(options, source, name):
             rates = _rates(name, accelerator(info, settings), host)
             yield Work(source, name, settings, info, rates)
@@ -165,6 +173,7 @@ def _settings(options: Options, source: ModelSource, backend: str) -> Iterator[S
             device=options.device,
             rpc=options.rpc,
             allow_partial=options.allow_partial,
+            prompt=options.prompt.label if options.prompt else "",
             **dict(zip(choices, chosen, strict=True)),
         )
 

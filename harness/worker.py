@@ -6,8 +6,11 @@ them, so the real standard output is set aside and file descriptor 1 leads to st
     {"task": "describe", "backend": NAME, "rpc": ["HOST:PORT", …]}
     {"task": "bandwidth", "backend": NAME or null, "device": ID, "n_threads": 2, "budget_s": 10}
     {"task": "hold", "backend": NAME, "request": {LoadRequest}, "case": {Case}}
-    {"task": "run", "backend": NAME, "request": {LoadRequest}, "unquantised": null, "seed": 1, "window": null,
-     "demand": {Demand} or null, "allow_partial": false, "cases": [{"case": {Case}, "repetitions": 3}, …]}
+    {"task": "quality", "backend": NAME, "unquantised": {LoadRequest}, "quantised": {LoadRequest}}
+    {"task": "tokenise", "backend": NAME, "artifact": PATH, "text": TEXT}
+    {"task": "run", "backend": NAME, "request": {LoadRequest}, "seed": 1, "prompt_ids": [ID, …] or null,
+     "window": null, "is_mixture": false, "demand": {Demand} or null, "allow_partial": false,
+     "cases": [{"case": {Case}, "repetitions": 3}, …]}
     {"task": "quantise", "backend": NAME, "source": PATH, "target": PATH, "weight_format": "q4_k_m", "n_threads": 2}
     {"task": "serve", "endpoint": "HOST:PORT", "n_threads": 1, "device": "auto"}
 """
@@ -15,6 +18,7 @@ them, so the real standard output is set aside and file descriptor 1 leads to st
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import os
 import sys
@@ -24,23 +28,28 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+import numpy as np
+
 from backends.base import BackendError, LoadRequest, OutOfMemoryError
 from backends.registry import BACKENDS
-from harness import kv_quality, measure, probe
+from harness import experts, measure, probe
 from harness.machine import nvml
 from harness.machine.bandwidth import in_worker
 from harness.machine.bandwidth.document import to_document
 from harness.machine.conditions import energy
 from harness.machine.conditions.window import Window
 from harness.machine.memory import HostPeak
+from harness.quality.answers import answers, compare
 from harness.quantise.in_worker import quantise
 from harness.selfcheck import check_answers, expected_logits
 from harness.tiers import lend
 from harness.tiers.proof import Demand, unkept
-from harness.workload import Case, sha256, token_stream
+from harness.workload import Case, sha256, text_stream, token_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from backends.base import Logits, Session
 
@@ -61,8 +70,12 @@ def main() -> None:
         _guard(lambda: lend.serve(job["endpoint"], job["n_threads"], job["device"], tell), tell, "failed")
     elif job["task"] == "hold":
         _hold(job, tell)
+    elif job["task"] == "quality":
+        _quality(job, tell)
     elif job["task"] == "quantise":
         _quantise(job, tell)
+    elif job["task"] == "tokenise":
+        _tokenise(job, tell)
     else:
         _run(job, tell)
     tell("done")
@@ -140,13 +153,30 @@ def _hold(job: dict[str, Any], tell: Teller) -> None:
         tell(outcome)
 
 
+def _quality(job: dict[str, Any], tell: Teller) -> None:
+    """One model after the other: two at once may be more than the memory holds."""
+
+    def answer(which: str) -> Logits:
+        tell("loading")
+        session = _load(job, which)
+        answered = answers(session)
+        session.close()
+        return answered
+
+    found = _guard(lambda: compare(answer("unquantised"), answer("quantised")), tell, "failed")
+    if found is not None:
+        tell("quality", **dataclasses.asdict(found))
+
+
+def _tokenise(job: dict[str, Any], tell: Teller) -> None:
+    tokeniser = importlib.import_module(f"{BACKENDS[job['backend']].module}.tokenise")
+    ids = _guard(lambda: tokeniser.tokenise(Path(job["artifact"]), job["text"]), tell, "failed")
+    if ids is not None:
+        tell("tokens", ids=ids)
+
+
 def _run(job: dict[str, Any], tell: Teller) -> None:
     tell("loading")
-    unquantised: Logits | None = None
-    if job["unquantised"]:  # the same engine with a full KV cache, to tell what the quantised one costs in quality
-        unquantised = _guard(lambda: _answers(_load(job, "unquantised")), tell, "failed")
-        if unquantised is None:
-            return
     started = time.perf_counter()
     session = _guard(lambda: _load(job, "request"), tell, "failed")
     if session is None:
@@ -155,17 +185,12 @@ def _run(job: dict[str, Any], tell: Teller) -> None:
     facts = _guard(lambda: _facts(session, job), tell, "failed")
     if facts is None:
         return
-    tell("loaded", load_s=load_s, facts=facts)
+    held = session.held()
+    tell("loaded", load_s=load_s, facts=facts, held=held and [dataclasses.asdict(each) for each in held])
     scored = _guard(lambda: probe.score(session, window=job["window"]), tell, "failed")
     if scored is None:
         return
-    quality = None
-    if unquantised is not None:
-        quantised = _guard(lambda: kv_quality.answers(session), tell, "failed")
-        if quantised is None:
-            return
-        quality = dataclasses.asdict(kv_quality.compare(unquantised, quantised))
-    tell("probe", **dataclasses.asdict(scored), kv_quality=quality)
+    tell("probe", **dataclasses.asdict(scored))
     with energy.meter(facts["device"], facts["device_name"]) as meter:
         for index, item in enumerate(job["cases"]):
             _run_case(session, index, item, job, tell, Window(meter))
@@ -178,13 +203,6 @@ def _load(job: dict[str, Any], which: str) -> Session:
     request = LoadRequest(**{**asked, **lists, "artifact": Path(asked["artifact"])})
     session: Session = BACKENDS[job["backend"]].import_module().load(request)
     return session
-
-
-def _answers(session: Session) -> Logits:
-    """And the session's end: two models at once may be more than the memory holds."""
-    answers = kv_quality.answers(session)
-    session.close()
-    return answers
 
 
 def _facts(session: Session, job: dict[str, Any]) -> dict[str, Any]:
@@ -202,6 +220,13 @@ def _facts(session: Session, job: dict[str, Any]) -> dict[str, Any]:
     return told
 
 
+def _tokens(session: Session, case: Case, job: dict[str, Any]) -> NDArray[np.int32]:
+    """`[batch, case.context_tokens]`, of the user's text or at random."""
+    if job["prompt_ids"] is None:
+        return token_stream(case.context_tokens, case.batch, session.vocab_size, job["seed"])
+    return text_stream(np.array(job["prompt_ids"], np.int32), case.context_tokens, case.batch)
+
+
 def _run_case(
     session: Session, index: int, item: dict[str, Any], job: dict[str, Any], tell: Teller, window: Window
 ) -> None:
@@ -210,8 +235,9 @@ def _run_case(
     tell("case", index=index)
 
     def run() -> None:
-        tokens = token_stream(case.context_tokens, case.batch, session.vocab_size, job["seed"])
+        tokens = _tokens(session, case, job)
         tokens_sha256 = sha256(tokens)
+        experts_hit = experts.count(session, case, tokens, is_mixture=job["is_mixture"])
         if not has_cache:  # whose answers are judged by those with a cache
             session.allocate(case.context_tokens, case.batch)
             expected = expected_logits(session, case, tokens)
@@ -236,6 +262,7 @@ def _run_case(
                 itl_s=(sample.step_ns / 1e9).tolist(),
                 ids=sample.ids.tolist(),
                 kept_tokens=sample.kept_tokens,
+                experts=dataclasses.asdict(experts_hit),
                 tokens_sha256=tokens_sha256,
                 argmax_sha256=sha256(sample.ids),
                 peak_host_bytes=host.bytes(),

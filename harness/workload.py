@@ -37,6 +37,7 @@ class Case:
         batch: sequences at once.
         kv_cache: "on"; "off": every step runs its whole prefix through all layers again; "prefix": the depth is what
             an earlier text in the cache has in common with this one, and the time includes cutting the cache there.
+        prompt_file: name of the text whose tokens are read; "": random ids.
     """
 
     n_depth: int
@@ -44,6 +45,7 @@ class Case:
     n_gen: int
     batch: int = 1
     kv_cache: KvCache = "on"
+    prompt_file: str = ""
 
     @property
     def decode_start(self) -> int:
@@ -68,7 +70,9 @@ class Case:
     def __str__(self) -> str:
         """As the command line would name it: `p512 n128 d0`."""
         text = f"p{self.n_prompt} n{self.n_gen} d{self.n_depth}"
-        return (text if self.batch == 1 else f"{text} B{self.batch}") + _CACHE_NAMES[self.kv_cache]
+        sequences = "" if self.batch == 1 else f" B{self.batch}"
+        source = f" of {self.prompt_file}" if self.prompt_file else ""
+        return text + sequences + _CACHE_NAMES[self.kv_cache] + source
 
 
 Due = dict[Case, int]
@@ -121,6 +125,7 @@ def grid(
     gens: Iterable[int],
     batches: Iterable[int],
     kv_caches: Iterable[KvCache] = ("on",),
+    prompt_file: str = "",
 ) -> tuple[Case, ...]:
     """Every combination, in the order given; the empty case (no prompt, no generation) is left out.
 
@@ -128,7 +133,7 @@ def grid(
         UserError: nothing is left, or a case cannot do with its cache what it is to do.
     """
     cases = tuple(
-        Case(depth, prompt, gen, batch, kv_cache)
+        Case(depth, prompt, gen, batch, kv_cache, prompt_file)
         for kv_cache, batch, depth, prompt, gen in itertools.product(kv_caches, batches, depths, prompts, gens)
         if prompt or gen
     )
@@ -165,6 +170,25 @@ def token_stream(n_tokens: int, batch: int, vocab_size: int, seed: int) -> NDArr
         for sequence in range(batch)
     ]
     return (np.stack(rows) % np.uint64(vocab_size)).astype(np.int32)
+
+
+def text_stream(ids: NDArray[np.int32], n_tokens: int, batch: int) -> NDArray[np.int32]:
+    """A text's tokens as each sequence reads them, over and over where it is too short.
+
+    Sequence i of B begins at token i · n / B of the n, so that no two begin alike.
+
+    Args:
+        ids: `[n]`, the whole text's, at least `batch`.
+        n_tokens: that each sequence reads.
+        batch: sequences.
+
+    Returns:
+        `[batch, n_tokens]` int32.
+    """
+    starts = np.arange(batch) * len(ids) // batch
+    places = (starts[:, np.newaxis] + np.arange(n_tokens)) % len(ids)
+    stream: NDArray[np.int32] = ids[places]
+    return stream
 
 
 def sha256(ids: NDArray[np.int32]) -> str:

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from harness.ceilings.memories import HOST, is_remote
 from harness.ceilings.memory_use import MemoryUse, measured_rate, spec_rate
-from harness.models.artifact_weights import artifact_weights, weights_of
+from harness.models.artifact_weights import artifact_weights, weights_in_memory, weights_of
 from harness.roofline.ceiling import prefill_ceiling
 from harness.roofline.formats import element_bytes
 from harness.roofline.recompute import recompute_ceiling
 from harness.roofline.traffic import kv_bytes_per_token, prefill_flops
+from harness.roofline.weights import expected_experts
 from harness.tiers.column import tiers_column
 from harness.tiers.placed import placed
 from results.schema import COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from harness.ceilings.memories import DeviceMemory
     from harness.models.source import Artifact
@@ -32,8 +33,12 @@ CEILING = tuple(column.name for column in COLUMNS if column.group == "ceiling")
 _DECODE_MEASURED = (
     *("bandwidth_measured_gbs", "decode_ceiling_tok_s", "decode_ceiling_bound", "decode_ceiling_expected_tok_s", "mbu"),
 )
-_DECODE = ("kv_read_bytes", "bandwidth_spec_gbs", "decode_ceiling_spec_tok_s", *_DECODE_MEASURED)
+_DECODE = (
+    *("kv_read_bytes", "bandwidth_spec_gbs", "decode_ceiling_spec_tok_s", "experts_hit_expected"),
+    *_DECODE_MEASURED,
+)
 _PREFILL = ("prefill_flops", "prefill_ceiling_tok_s", "mfu")
+_NO_EXPERTS = "the model has no experts"
 # What the ceilings of a case depend on beside it, of what the engine tells.
 _DECIDING = ("device", "kv_k_format", "kv_v_format", "weight_format")
 
@@ -46,13 +51,23 @@ class Ceilings:
         memories: from `memories.memories`; empty where the work only simulates.
 
     Attributes:
-        weights: of the artifact; None where the work only simulates.
+        weights: of the artifact, then as they are loaded; None where the work only simulates.
     """
 
     def __init__(self, work: Work, artifact: Artifact, memories: Mapping[str, DeviceMemory]) -> None:
         self._work, self._memories = work, memories
         self._known: dict[tuple[object, ...], tuple[MemoryUse, Values, Missing]] = {}
         self.weights = _weights(work, artifact) if memories else None
+
+    def loaded(self, held: Sequence[Mapping[str, Any]] | None) -> None:
+        """Go by what the engine has in memory.
+
+        Args:
+            held: `backends.base.Held` of each module, as the worker tells them; None: the engine cannot tell.
+        """
+        if held is not None and self.weights is not None:
+            self.weights = weights_in_memory(held, self.weights.architecture)
+            self._known.clear()
 
     def columns(
         self, case: Case, facts: Mapping[str, Any], rates: Mapping[str, float], kept_tokens: int | None = None
@@ -72,9 +87,7 @@ class Ceilings:
         if isinstance(found, str):
             return {}, dict.fromkeys(CEILING, found)
         _, known, missing = found
-        values = known | _utilisations(known, rates)
-        warning = "; ".join(_warnings(values))
-        return values | ({"ceiling_warning": warning} if warning else {}), missing
+        return _with_utilisations(known, missing, rates)
 
     def tiers(self, case: Case, facts: Mapping[str, Any], kv_cache_bytes: int | None) -> list[Values] | None:
         """The column `tiers` of one measured repetition; None for a simulated engine, which has no memory.
@@ -127,11 +140,27 @@ class Ceilings:
         return tuple(self._memories[each.id] for each in self._work.accelerators if not is_remote(each))
 
 
+def of_use(use: MemoryUse, rates: Mapping[str, float]) -> tuple[Values, Missing]:
+    """The columns of what is read and computed, whoever did it.
+
+    Args:
+        use: the model, the case and the memories.
+        rates: `decode_tok_s` and `prefill_tok_s` where they were measured.
+    """
+    return _with_utilisations(*_ceilings(use), rates)
+
+
+def _with_utilisations(known: Values, missing: Missing, rates: Mapping[str, float]) -> tuple[Values, Missing]:
+    values = known | _utilisations(known, rates)
+    warning = "; ".join(_warnings(values))
+    return values | ({"ceiling_warning": warning} if warning else {}), missing
+
+
 def _weights(work: Work, artifact: Artifact) -> Weights:
     """As the engine loads them: a GGUF file or a quantised copy as it is, a Hugging Face directory converted."""
-    if work.artifact_kind == "gguf" or work.is_quantised_here:
+    if work.artifact_kind == "gguf" or work.has_quantised_copy:
         return artifact_weights(artifact.path, work.source.architecture)
-    return weights_of(work.source, work.settings.weights)
+    return weights_of(work.source, work.roofline_format)
 
 
 def _ceilings(run: MemoryUse) -> tuple[Values, Missing]:
@@ -148,7 +177,11 @@ def _ceilings(run: MemoryUse) -> tuple[Values, Missing]:
 
 def _utilisations(ceilings: Values, rates: Mapping[str, float]) -> Values:
     shares = (("mbu", "decode_tok_s", "decode_ceiling_tok_s"), ("mfu", "prefill_tok_s", "prefill_ceiling_tok_s"))
-    return {column: rates[rate] / ceilings[ceiling] for column, rate, ceiling in shares if ceiling in ceilings}
+    return {
+        column: rates[rate] / ceilings[ceiling]
+        for column, rate, ceiling in shares
+        if ceiling in ceilings and rate in rates
+    }
 
 
 def _decode(run: MemoryUse, at_measured: list[Share] | None) -> tuple[Values, Missing]:
@@ -160,6 +193,10 @@ def _decode(run: MemoryUse, at_measured: list[Share] | None) -> tuple[Values, Mi
     all_layers = range(run.weights.architecture.n_layers)
     values: Values = {"kv_read_bytes": round(run.kv_bytes(all_layers))}
     missing: Missing = {}
+    if run.weights.architecture.is_mixture:
+        values["experts_hit_expected"] = expected_experts(run.weights.architecture, case.batch)
+    else:
+        missing["experts_hit_expected"] = _NO_EXPERTS
     if shares := run.shares(spec_rate):
         values["bandwidth_spec_gbs"] = run.together_bytes_s(spec_rate) / 1e9
         values["decode_ceiling_spec_tok_s"] = run.decode_ceiling(shares).tok_s
@@ -176,7 +213,7 @@ def _decode(run: MemoryUse, at_measured: list[Share] | None) -> tuple[Values, Mi
         if run.weights.architecture.is_mixture:
             values["decode_ceiling_expected_tok_s"] = ceiling.expected_tok_s
         else:
-            missing["decode_ceiling_expected_tok_s"] = "the model has no experts"
+            missing["decode_ceiling_expected_tok_s"] = _NO_EXPERTS
     else:
         missing |= dict.fromkeys(_DECODE_MEASURED, _unmeasured(run))
     return values, missing

@@ -16,6 +16,7 @@ from harness.tiers.endpoints import without_hosts
 if TYPE_CHECKING:
     from backends.base import Accelerator
     from harness.machine.bandwidth.curve import Measured
+    from harness.machine.hardware import Machine
     from harness.plan import Plan
     from harness.progress import Reporter
 
@@ -52,8 +53,8 @@ def memories(plan: Plan, reporter: Reporter) -> dict[str, DeviceMemory]:
         return {}
     devices = {device.id: (device, work.settings.rpc) for work in works for device in work.accelerators}
     # A model that an engine splits may lie on the host in part, whatever it is asked for.
-    found = {HOST: _memory(plan, None, (), reporter)}
-    return found | {name: _memory(plan, device, rpc, reporter) for name, (device, rpc) in devices.items()}
+    found = {HOST: memory_of(plan.machine, None, (), reporter)}
+    return found | {name: memory_of(plan.machine, device, rpc, reporter) for name, (device, rpc) in devices.items()}
 
 
 def is_remote(accelerator: Accelerator) -> bool:
@@ -61,35 +62,38 @@ def is_remote(accelerator: Accelerator) -> bool:
     return accelerator.id.startswith("RPC")
 
 
-def _memory(plan: Plan, accelerator: Accelerator | None, rpc: tuple[str, ...], reporter: Reporter) -> DeviceMemory:
+def memory_of(
+    machine: Machine, accelerator: Accelerator | None, rpc: tuple[str, ...], reporter: Reporter
+) -> DeviceMemory:
+    """One of this machine's memories; the host's where there is no accelerator."""
     name = accelerator.name if accelerator else HOST
-    spec, source = _spec(plan, accelerator)
+    spec, source = _spec(machine, accelerator)
     try:
-        return DeviceMemory(name, spec, source, _measured(plan, accelerator, rpc, reporter))
+        return DeviceMemory(name, spec, source, _measured(machine, accelerator, rpc, reporter))
     except UserError as error:  # a ceiling is worth less than the run
         reporter.note(f"no measured ceiling: {error}")
         return DeviceMemory(name, spec, source, None, without_hosts(str(error), rpc))
 
 
-def _spec(plan: Plan, accelerator: Accelerator | None) -> tuple[int | None, str]:
+def _spec(machine: Machine, accelerator: Accelerator | None) -> tuple[int | None, str]:
     if accelerator is None:
-        return spec_bandwidth(plan.machine)
+        return spec_bandwidth(machine)
     if is_remote(accelerator):
         return None, "whoever serves it does not tell which memory it is"
-    return spec_bandwidth(plan.machine, accelerator.name, accelerator.memory_bytes)
+    return spec_bandwidth(machine, accelerator.name, accelerator.memory_bytes)
 
 
-def _measured(plan: Plan, accelerator: Accelerator | None, rpc: tuple[str, ...], reporter: Reporter) -> Measured:
+def _measured(machine: Machine, accelerator: Accelerator | None, rpc: tuple[str, ...], reporter: Reporter) -> Measured:
     if accelerator and is_remote(accelerator):
         device = bandwidth.Device(accelerator.name, accelerator.id, "llama.cpp", rpc)
         what = f"measuring the memory bandwidth of {device.name}"
     else:
         name = accelerator.name if accelerator else HOST
-        if known := bandwidth.load_cached(plan.machine, name):
+        if known := bandwidth.load_cached(machine, name):
             return known
         device = _device(name)
         what = f"measuring the memory bandwidth of {'this machine' if name == HOST else name}, once"
-    return bandwidth.measured(plan.machine, device, partial(_report, reporter, what, device.budget_s))
+    return bandwidth.measured(machine, device, partial(_report, reporter, what, device.budget_s))
 
 
 def _device(name: str) -> bandwidth.Device:

@@ -26,7 +26,8 @@ def compare(
         str | None, typer.Option("--base", metavar="VALUE", help="The value to compare with. Default: the first met.")
     ] = None,
     metric: Annotated[
-        Literal["decode_tok_s", "prefill_tok_s", "ttft_s"], typer.Option("--metric", help="What to compare.")
+        Literal["decode_tok_s", "prefill_tok_s", "ttft_s", "ttft_client_s"],
+        typer.Option("--metric", help="What to compare; ttft_client_s is a server's."),
     ] = "decode_tok_s",
     min_effect: Annotated[
         float, typer.Option("--min-effect", metavar="PCT", min=0, max=99, help="The least difference worth a verdict.")
@@ -68,25 +69,24 @@ def _verdict(result: Comparison, fail_below_pct: float) -> int:
 
 def _by_file(files: list[Path], base: str | None) -> list[Side]:
     from results.compare.sides import Side
-    from results.read import read
+    from results.read import read_valid
 
     if len(files) != 2:
         raise UserError(f"compare: two files are needed, and there is {len(files)}; or --by COLUMN within them")
     if base is not None:
         raise UserError(f"--base {base}: names a value of --by COLUMN; of two files the first is the base")
     names = [file.name for file in files]
-    return [
-        Side(name if len(set(names)) == 2 else str(file), read(file)) for name, file in zip(names, files, strict=True)
-    ]
+    told = names if len(set(names)) == 2 else map(str, files)
+    return [Side(name, read_valid(file)) for name, file in zip(told, files, strict=True)]
 
 
 def _by_column(files: list[Path], columns: list[str], base: str | None) -> list[Side]:
     import pandas as pd
 
     from results.compare.sides import sides_by
-    from results.read import read
+    from results.read import read_valid
 
-    sides, without = sides_by(pd.concat([read(file) for file in files], ignore_index=True), columns, base)
+    sides, without = sides_by(pd.concat([read_valid(file) for file in files], ignore_index=True), columns, base)
     if len(without):
         print(f"note: {len(without)} rows have no {' or '.join(columns)} and are left out", file=sys.stderr)
     return sides

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from harness.cli import lists
 from harness.cli.flags import Device, Machine, OneModel, OneThreadCount, OneWeightFormat, Output
 from harness.errors import UserError
 from harness.options import Options
@@ -56,7 +57,7 @@ def kv_cache(
 
     options = Options(
         models=(model,),
-        backends=None if backend is None else tuple(dict.fromkeys(name.strip() for name in backend.split(","))),
+        backends=None if backend is None else lists.words(backend),
         weights=None if weights is None else (weights,),
         device=device,
         n_threads=None if threads is None else (threads,),
@@ -78,8 +79,8 @@ def kv_cache(
     return 1 if failed else 0
 
 
-def _names(text: str) -> list[str]:
-    names = list(NAMES) if text.strip() == "all" else list(dict.fromkeys(name.strip() for name in text.split(",")))
+def _names(text: str) -> tuple[str, ...]:
+    names = NAMES if text.strip() == "all" else lists.words(text)
     for name in names:
         if name not in NAMES:
             raise UserError(f"--experiment {text}: {name!r} is none of {', '.join(NAMES)}, all")

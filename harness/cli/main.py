@@ -25,6 +25,7 @@ from harness.cli.predict import predict
 from harness.cli.report import report
 from harness.cli.run import run
 from harness.cli.schema import schema
+from harness.cli.sections import Sections
 from harness.cli.serve_tier import serve_tier
 from harness.cli.show import show
 from harness.errors import TokenroofError
@@ -48,7 +49,7 @@ def options(
         raise typer.Exit
 
 
-app.command()(run)
+app.command(cls=Sections)(run)
 app.command()(kv_cache)
 app.command()(offload)
 app.command()(models)

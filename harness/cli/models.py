@@ -14,16 +14,20 @@ if TYPE_CHECKING:
 def models(
     clean: Annotated[bool, typer.Option("--clean", help="Delete the synthesised models from the cache.")] = False,
 ) -> int:
-    """List the presets and the model files made from them, which `--clean` deletes."""
+    """List the presets, the suites of `tokenroof run`, and the model files made here, which `--clean` deletes."""
     from rich.console import Console
 
+    from harness.cli.suite_text import contents
     from harness.models import cache
     from harness.models.source import models_table
+    from harness.suites.catalog import SUITES
 
     if clean:
         print(f"{cache.clean() / 1e9:.1f} GB freed in {cache.directory()}")
         return 0
     Console().print(_table(models_table()))
+    for suite in SUITES.values():
+        print(f"--suite {suite.name} (in the rows {suite.label}):", *contents(suite), sep="\n  ")
     print(
         f"model files are kept in {cache.directory()} (the environment variable TOKENROOF_CACHE names another folder)"
     )

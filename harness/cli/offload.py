@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from harness.cli import lists
 from harness.cli.flags import Device, Machine, OneModel, OneThreadCount, OneWeightFormat, Output
 from harness.errors import UserError
 from harness.options import Options
@@ -49,7 +50,7 @@ def offload(
         batch=(batch,),
         weights=None if weights is None else (weights,),
         device=device,
-        rpc=() if rpc is None else tuple(dict.fromkeys(endpoint.strip() for endpoint in rpc.split(","))),
+        rpc=() if rpc is None else lists.words(rpc),
         n_threads=None if threads is None else (threads,),
         repetitions=repetitions,
         launches=launches,

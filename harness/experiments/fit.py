@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from harness.models.source import Artifact
+    from harness.progress import Reporter
+    from harness.roofline.weights import Weights
     from harness.work import Work
     from harness.workload import Case
 
@@ -24,13 +26,12 @@ def with_layers(work: Work, n_gpu_layers: int) -> Work:
     return replace(work, settings=replace(work.settings, n_gpu_layers=n_gpu_layers))
 
 
-def estimate(work: Work, artifact: Artifact, case: Case) -> int:
+def estimate(work: Work, weights: Weights, case: Case) -> int:
     """The most layers that should fit, by the total memory of the devices; all where one does not tell its own."""
     architecture = work.source.architecture
     room = [device.memory_bytes for device in with_layers(work, -1).accelerators]
     if None in room:
         return architecture.n_layers + 1
-    weights = artifact_weights(artifact.path, architecture)
     room_bytes = sum(n_bytes or 0 for n_bytes in room)
     return gpu_layers(weights, room_bytes, context=case.context_tokens, batch=case.batch)
 
@@ -51,6 +52,24 @@ def holds(work: Work, artifact: Artifact, case: Case, silence_s: float) -> bool:
     except WorkerDiedError as death:
         raise UserError(f"{work}, -ngl {work.settings.n_gpu_layers}: {death.reason}") from death
     return False
+
+
+def most_layers(work: Work, artifact: Artifact, case: Case, silence_s: float, reporter: Reporter) -> int:
+    """The most layers of a work that fit off the host, with the KV cache of a case; the output layer is one.
+
+    Raises:
+        UserError: as `holds`.
+    """
+    all_layers = work.source.architecture.n_layers + 1
+
+    def fits(layers: int) -> bool:
+        reporter.doing(f"{work}: does it fit with -ngl {layers}?", 0, 0)
+        return holds(with_layers(work, layers), artifact, case, silence_s)
+
+    weights = artifact_weights(artifact.path, work.source.architecture)
+    most = largest(fits, estimate(work, weights, case), all_layers)
+    reporter.note(f"-ngl {most} of {all_layers} fits" + (f", {most + 1} does not" if most < all_layers else ""))
+    return most
 
 
 def largest(fits: Callable[[int], bool], guess: int, most: int) -> int:

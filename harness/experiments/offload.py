@@ -15,7 +15,7 @@ import pandas as pd
 
 from harness import prepare
 from harness.errors import UserError
-from harness.experiments.fit import estimate, holds, largest, with_layers
+from harness.experiments.fit import most_layers, with_layers
 from harness.limits import memory_obstacle
 from harness.models import cache
 from harness.plan import make_plan
@@ -108,16 +108,7 @@ def _most(plan: Plan, reporter: Reporter) -> int:
     try:
         with cache.in_use():
             artifact = prepare.artifacts(plan, reporter)[work]
-            n_layers = work.source.architecture.n_layers
-
-            def fits(layers: int) -> bool:
-                reporter.doing(f"{work}: does it fit with -ngl {layers}?", 0, 0)
-                return holds(with_layers(work, layers), artifact, case, plan.timeout_s)
-
-            most = largest(fits, estimate(work, artifact, case), n_layers + 1)
-            reporter.note(
-                f"-ngl {most} of {n_layers + 1} fits" + (f", {most + 1} does not" if most <= n_layers else "")
-            )
+            most = most_layers(work, artifact, case, plan.timeout_s, reporter)
     finally:
         reporter.close()
     if most == 0:

@@ -1,17 +1,31 @@
 from __future__ import annotations
 
+import functools
+import io
+import os
+import shutil
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
+import cpuinfo
 import psutil
 import pytest
 
+from backends.registry import ENGINES
+from harness import engine_choice, estimate
+from harness.cli.main import main
+from harness.machine.bandwidth import measured as bandwidth
+from harness.machine.hardware import inspect
+
 TOKENROOF = Path(sys.executable).with_name("tokenroof")
 
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Serving = Callable[[], AbstractContextManager[tuple[str, "subprocess.Popen[str]"]]]
 
 
@@ -24,6 +38,69 @@ def model_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _use_model_cache(model_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENROOF_CACHE", str(model_cache))
+
+
+@pytest.fixture(scope="session")
+def known_bandwidth(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Have the host's memory measured already, once for all processes of the suite and in seconds: a run takes 15."""
+    base, worker = tmp_path_factory.getbasetemp(), bandwidth.Worker
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "known"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOKENROOF_CACHE", str(shared))
+        patch.setattr(bandwidth, "Worker", lambda job: worker({**job, "most_bytes": 2**26, "budget_s": 0}))
+        bandwidth.measured(inspect(), bandwidth.host(), lambda *_: None)  # a lock lets one process do it
+    shutil.copytree(shared, model_cache, dirs_exist_ok=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _asked_once() -> Iterator[None]:
+    """What every plan asks of this machine and its engines anew, and what does not change: asked for real, and kept."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(estimate, "host_rates", functools.cache(estimate.host_rates))
+        patch.setattr(cpuinfo, "get_cpu_info", functools.cache(cpuinfo.get_cpu_info))
+        patch.setattr(engine_choice, "describe", _described_once())
+        yield
+
+
+def _described_once() -> Callable[..., dict[str, Any]]:
+    """`describe`, which starts a process for each engine; what another process lends or serves is asked each time."""
+    ask, known = engine_choice.describe, dict[str, Any]()
+
+    def describe(backends: Iterable[str], *elsewhere: Any) -> dict[str, Any]:
+        names = list(backends)
+        if any(elsewhere) or not {*names} <= {*ENGINES, "simulated"}:
+            return ask(names, *elsewhere)
+        told = known | ask([name for name in names if name not in known])
+        known.update({name: info for name, info in told.items() if not isinstance(info, str)})  # not what went wrong
+        return {name: told[name] for name in names}
+
+    return describe
+
+
+@pytest.fixture(scope="session")
+def command() -> Command:
+    """`tokenroof` as it is typed, run by this process: one of its own would import everything anew."""
+    return _run_here
+
+
+def _run_here(*arguments: str | Path, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    usual = signal.getsignal(signal.SIGTERM)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
+        patch.setattr(sys, "argv", ["tokenroof", *map(str, arguments)])
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        if cwd:
+            patch.chdir(cwd)
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                main()
+        finally:
+            signal.signal(signal.SIGTERM, usual)
+    code = ended.value.code or 0
+    assert isinstance(code, int), code
+    said = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(arguments, code, *said)
 
 
 @pytest.fixture(scope="session")

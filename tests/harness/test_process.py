@@ -20,11 +20,12 @@ def _job(repetitions: int = 2, **simulated: object) -> dict[str, object]:
         "task": "run",
         "backend": "simulated",
         "request": {**request, "artifact": "none"},
-        "unquantised": None,
         "demand": None,
         "allow_partial": False,
         "window": None,
+        "is_mixture": False,
         "seed": 1,
+        "prompt_ids": None,
         "cases": [{"case": case, "repetitions": repetitions}],
     }
 

@@ -12,6 +12,8 @@ import harness
 from harness.models import source
 from harness.progress import Reporter
 
+pytestmark = pytest.mark.usefixtures("known_bandwidth")
+
 # The quantiser prints, and a crash of it should cost this test alone.
 _QUANTISE = """
 import ctypes, sys, llama_cpp

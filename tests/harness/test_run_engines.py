@@ -16,6 +16,7 @@ from results.read import read
 from results.samples import read_samples
 from results.verify import argmax_agreement, verify
 
+pytestmark = pytest.mark.usefixtures("known_bandwidth")
 TOKENROOF = Path(sys.executable).with_name("tokenroof")
 ENGINES = ["torch", "mlx", "llama.cpp"]
 
@@ -86,9 +87,11 @@ def test_memory_is_the_formulas(rows: pd.DataFrame) -> None:
 
 
 def test_no_cell_is_empty_without_a_reason(rows: pd.DataFrame) -> None:
-    # What only other rows have: failures, doubts, and rows that come from elsewhere or were merged.
-    always = {"error", "verified_why", "verified_with", "ceiling_warning"}
+    # What only other rows have: failures, doubts, suites, texts, servers, and rows from elsewhere or merged.
+    always = {"error", "verified_why", "verified_with", "ceiling_warning", "suite", "prompt_file"}
     always |= {"source", "derived", "comparable", "comparable_why"}
+    always |= {"ttft_client_s", "ttft_client_p90_s", "ttft_client_p99_s", "request_tok_s", "output_tok_s"}
+    always |= {"network_latency_s", "server_latency_s", "reasoning_tokens", "request_rate"}
     for _, row in rows.iterrows():
         reasons = json.loads(row["unavailable"])
         empty = {name for name, cell in row.items() if pd.isna(cell)} - always

@@ -49,12 +49,12 @@ def tiny_gguf(tiny: Path) -> Path:
 
 
 @pytest.fixture
-def olmo(tiny: Path, tmp_path: Path) -> Path:
+def ministral(tiny: Path, tmp_path: Path) -> Path:
     """A family that transformers has and the export has not."""
     config = json.loads((tiny / "config.json").read_text())
     for file in tiny.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    config |= {"architectures": ["Olmo2ForCausalLM"], "model_type": "olmo2"}
+    config |= {"architectures": ["Ministral3ForCausalLM"], "model_type": "ministral3"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     return tmp_path
 
@@ -101,7 +101,7 @@ def test_an_engine_must_have_code_for_the_family() -> None:
         ("mlx", "4bit-g32", None),
         ("mlx", "q4_k_m", "it has no q4_k_m weights (-w); it has f32, f16, bf16, 8bit, 4bit"),
         ("mlx", "nvfp4", "it has no nvfp4 weights (-w)"),
-        ("torch", "4bit", "it has no 4bit weights (-w); it has f32, f16, bf16"),
+        ("torch", "4bit", "it has no int4 weights (-w); it has f32, f16, bf16; torchao would add int8 and int4"),
         ("torch", "iq2_xs", "it has no iq2_xs weights (-w); it has f32, f16, bf16"),
     ],
 )
@@ -212,19 +212,19 @@ def test_quantised_values_need_flash_attention() -> None:
 
 
 def test_what_the_export_does_not_know_is_left_to_the_other_engines(
-    olmo: Path, monkeypatch: pytest.MonkeyPatch
+    ministral: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def describe(names: Iterable[str], _: tuple[str, ...]) -> dict[str, EngineInfo]:
         return dict.fromkeys(names, EngineInfo("1.0", "CPU", model_types=None))
 
     monkeypatch.setattr("harness.engine_choice.describe", describe)
     monkeypatch.setattr("harness.plan.inspect", lambda: Machine("Linux", "a CPU", 1, 2**34, ()))
-    case = {"models": str(olmo), "n_prompt": 8, "n_gen": 8}
+    case = {"models": str(ministral), "n_prompt": 8, "n_gen": 8}
     plan = make_plan(Options(**case))
     assert [work.backend for work in plan.works] == ["torch"]
-    assert any("llama.cpp left out" in note and "'Olmo2ForCausalLM'" in note for note in plan.notes)
+    assert any("llama.cpp left out" in note and "'Ministral3ForCausalLM'" in note for note in plan.notes)
 
-    assert "Olmo2ForCausalLM" in _reason("llama.cpp", **case)
+    assert "Ministral3ForCausalLM" in _reason("llama.cpp", **case)
 
 
 def test_an_engine_has_the_kv_formats_that_it_has() -> None:

@@ -1,9 +1,11 @@
 """The probe bites: right engines agree on every family, and each classic mistake turns a row red."""
 
 import json
+import math
 import shutil
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +16,24 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from backends.base import LoadRequest
+from backends.registry import BACKENDS
+from harness import probe
 from harness.models.gguf_export import export
 from harness.models.presets import PRESETS
 from harness.models.synthesis import synthesise
-from harness.process import Worker
 from results.schema import NAMES
 from results.verify import verify
 
 Config = dict[str, Any]
 Weights = dict[str, NDArray[Any]]
+Right = Callable[[str, str], dict[str, object]]
 
 _SMALL = {
-    "vocab_size": 512, "bos_token_id": 1, "eos_token_id": 2, "num_hidden_layers": 4, "hidden_size": 256,
-    "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+    "vocab_size": 512, "bos_token_id": 1, "eos_token_id": 2, "num_hidden_layers": 3, "hidden_size": 128,
+    "intermediate_size": 256, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
 }  # fmt: skip
-_SMALL_GPT2 = {"vocab_size": 512, "bos_token_id": 1, "eos_token_id": 2, "n_layer": 3, "n_embd": 256, "n_head": 4}
-_SMALL_EXPERTS = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 128}
+_SMALL_GPT2 = {"vocab_size": 512, "bos_token_id": 1, "eos_token_id": 2, "n_layer": 3, "n_embd": 128, "n_head": 2}
+_SMALL_EXPERTS = {"num_experts": 16, "num_experts_per_tok": 4, "moe_intermediate_size": 64}
 FAMILIES: dict[str, Config] = {
     "gpt2": PRESETS["gpt2"] | _SMALL_GPT2,
     "llama-2": PRESETS["llama-2-7b"] | _SMALL,
@@ -41,6 +45,13 @@ FAMILIES: dict[str, Config] = {
 }
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _far_out_however_busy_the_machine_is() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probe, "FAR_BUDGET_S", math.inf)
+        yield
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("families")
@@ -50,14 +61,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def _probe(backend: str, artifact: Path, weights: str = "bf16") -> dict[str, object]:
-    """Score an artifact's probe in a worker, as a run does, and give the columns that verification reads."""
-    request = asdict(LoadRequest(artifact, weights, device="cpu", n_threads=2)) | {"artifact": str(artifact)}
-    job = {"task": "run", "backend": backend, "request": request, "window": None, "seed": 1, "cases": []}
-    job |= {"unquantised": None, "demand": None, "allow_partial": False}
-    with Worker(job) as worker:
-        events = {event["event"]: event for event in worker.events(120)}
-    assert "probe" in events, events
-    facts = events["loaded"]["facts"]
+    """Score an artifact's probe, as a worker does, and give the columns that verification reads."""
+    request = LoadRequest(artifact, weights, device="cpu", n_threads=1)
+    with closing(BACKENDS[backend].import_module().load(request)) as session:
+        facts, scored = session.facts(), probe.score(session, window=None)
     return {
         "backend": backend,
         "machine": "here",
@@ -65,16 +72,12 @@ def _probe(backend: str, artifact: Path, weights: str = "bf16") -> dict[str, obj
         "launch": 1,
         "model": "model",
         "weights_id": "the same",
-        "weight_format": facts["weight_format"],
-        "kv_k_format": facts["kv_k_format"],
-        "kv_v_format": facts["kv_v_format"],
-        "probe_logits": json.dumps(events["probe"]["logits"]),
-        "probe_nll": events["probe"]["nll"],
+        "weight_format": facts.weight_format,
+        "kv_k_format": facts.kv_k_format,
+        "kv_v_format": facts.kv_v_format,
+        "probe_logits": json.dumps(scored.logits),
+        "probe_nll": scored.nll,
     }
-
-
-def _verify(*probes: dict[str, object]) -> pd.DataFrame:
-    return verify(pd.DataFrame(list(probes), columns=list(NAMES)))
 
 
 def _gguf(directory: Path, folder: Path) -> Path:
@@ -82,14 +85,27 @@ def _gguf(directory: Path, folder: Path) -> Path:
     return folder / "model.gguf"
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_engine_is_green_on_every_family(family: str, models: dict[str, Path], tmp_path: Path) -> None:
-    probes = [
-        _probe("torch", models[family]),
+@pytest.fixture(scope="module")
+def right(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Right:
+    """What an engine says of a family's own weights: asked once for all tests."""
+
+    @cache
+    def probed(backend: str, family: str) -> dict[str, object]:
+        if backend == "llama.cpp":
+            return _probe(backend, _gguf(models[family], tmp_path_factory.mktemp("right")))
         # On the CPU MLX computes experts in float32 only; the looser of two formats' limits holds.
-        _probe("mlx", models[family], "f32" if "moe" in family else "bf16"),
-        _probe("llama.cpp", _gguf(models[family], tmp_path)),
-    ]
+        return _probe(backend, models[family], "f32" if backend == "mlx" and "moe" in family else "bf16")
+
+    return probed
+
+
+def _verify(*probes: dict[str, object]) -> pd.DataFrame:
+    return verify(pd.DataFrame(list(probes), columns=list(NAMES)))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_engine_is_green_on_every_family(family: str, right: Right) -> None:
+    probes = [right(engine, family) for engine in ("torch", "mlx", "llama.cpp")]
     rows = _verify(*probes)
     assert rows["verified"].tolist() == ["yes"] * 3, rows[["backend", "verified_why"]].to_string()
     assert [len(with_.split(", ")) for with_ in rows["verified_with"]] == [2, 2, 2], "each agrees with both others"
@@ -155,15 +171,15 @@ def _skipped_layer(_: Config, weights: Weights) -> None:
     ],
 )
 def test_a_mistake_is_red(
-    family: str, mistake: Callable[[Config, Weights], None], models: dict[str, Path], tmp_path: Path
+    family: str, mistake: Callable[[Config, Weights], None], models: dict[str, Path], right: Right, tmp_path: Path
 ) -> None:
-    right = _probe("llama.cpp", _gguf(models[family], tmp_path))
-    rows = _verify(_probe("torch", _edited(models[family], tmp_path, mistake)), right)
+    wrong = _probe("torch", _edited(models[family], tmp_path, mistake))
+    rows = _verify(wrong, right("llama.cpp", family))
     assert rows["verified"].tolist() == ["no", "no"], rows["verified_why"].tolist()
 
 
-def test_two_right_engines_show_which_one_is_wrong(models: dict[str, Path], tmp_path: Path) -> None:
-    wrong = _edited(models["llama-3.1"], tmp_path, _wrong_rope)
-    right = _gguf(_edited(models["llama-3.1"], tmp_path / "right", lambda *_: None), tmp_path)
-    rows = _verify(_probe("torch", wrong), _probe("mlx", models["llama-3.1"]), _probe("llama.cpp", right))
+def test_two_right_engines_show_which_one_is_wrong(models: dict[str, Path], right: Right, tmp_path: Path) -> None:
+    wrong = _probe("torch", _edited(models["llama-3.1"], tmp_path, _wrong_rope))
+    rewritten = _gguf(_edited(models["llama-3.1"], tmp_path / "right", lambda *_: None), tmp_path)
+    rows = _verify(wrong, right("mlx", "llama-3.1"), _probe("llama.cpp", rewritten))
     assert rows["verified"].tolist() == ["no", "yes", "yes"]

@@ -63,7 +63,7 @@ def test_every_combination_of_the_placing_flags_is_a_work() -> None:
     [
         ("llama.cpp", ["q4_k_m", "q8_0", "mxfp4_moe", "f16"]),  # what means the same runs once
         ("mlx", ["4bit", "8bit", "q4_k_m", "mxfp4", "f16"]),
-        ("torch", ["4bit", "8bit", "q4_k_m", "mxfp4", "f16"]),
+        ("torch", ["int4", "int8", "q4_k_m", "mxfp4", "f16"]),
     ],
 )
 def test_each_engine_has_its_own_name_of_a_weight_format(backend: str, formats: list[str]) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UserError
-from harness.workload import Case, grid, parse_ints, sha256, token_stream
+from harness.workload import Case, grid, parse_ints, sha256, text_stream, token_stream
 
 
 @pytest.mark.parametrize(
@@ -127,3 +127,19 @@ def test_what_a_cache_cannot_do_is_refused() -> None:
         grid([0, 8], [4], [4], [1], ["on", "off"])
     with pytest.raises(UserError, match=r"--kv-cache prefix with -p 0: a prefix as long as the prompt"):
         grid([8], [0], [4], [1], ["prefix"])
+
+
+@given(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=40), st.integers(0, 100), st.data())
+def test_a_text_goes_round_from_evenly_spread_places(ids: list[int], n_tokens: int, data: st.DataObject) -> None:
+    batch = data.draw(st.integers(1, len(ids)))
+    stream = text_stream(np.array(ids, np.int32), n_tokens, batch)
+    assert stream.dtype == np.int32
+    starts = [sequence * len(ids) // batch for sequence in range(batch)]
+    assert len(set(starts)) == batch
+    assert stream.tolist() == [[ids[(start + place) % len(ids)] for place in range(n_tokens)] for start in starts]
+
+
+def test_a_case_names_its_text() -> None:
+    (case,) = grid([0], [512], [128], [4], prompt_file="alice.txt")
+    assert str(case) == "p512 n128 d0 B4 of alice.txt"
+    assert case != Case(0, 512, 128, 4)

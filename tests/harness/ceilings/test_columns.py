@@ -73,7 +73,7 @@ def test_a_row_of_one_memory() -> None:
     assert values["mfu"] == pytest.approx(40 * flops / 512 / 1e12)
     assert values["bandwidth_source"] == "cpu: vendor: only root may read it, measured 2026-01-01"
     assert missing["decode_ceiling_spec_tok_s"] == missing["bandwidth_spec_gbs"] == "only root may read it"
-    assert missing["decode_ceiling_expected_tok_s"] == "the model has no experts"
+    assert missing["decode_ceiling_expected_tok_s"] == missing["experts_hit_expected"] == "the model has no experts"
     assert "ceiling_warning" not in values
     assert set(values) | set(missing) | {"ceiling_warning"} == set(CEILING)
 

@@ -15,6 +15,7 @@ from harness.options import Options
 from harness.progress import Reporter
 from harness.work import combinations
 
+pytestmark = pytest.mark.usefixtures("known_bandwidth")
 TIER = Accelerator("RPC0", "RPC device 0", 2**34)
 NOBODY = "nobody.invalid:50052"  # a name that no resolver knows
 

@@ -2,16 +2,17 @@
 
 import csv
 import json
-import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from results.store import Store
 
-TOKENROOF = Path(sys.executable).with_name("tokenroof")
+Compare = Callable[..., Any]
 IDS = count()
 CELLS: dict[str, object] = {
     "run_id": "0123456789ab", "started_at": "2026-11-30T12:00:00.000+00:00",
@@ -36,9 +37,9 @@ def write(path: Path, *rates: float, **cells: object) -> Path:
     return path
 
 
-def compare(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [TOKENROOF, "compare", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+@pytest.fixture
+def compare(command: Compare) -> Compare:
+    return partial(command, "compare")
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def base(tmp_path: Path) -> Path:
     return write(tmp_path / "base.csv", 100.0, 100.4, 99.6)
 
 
-def test_a_slowdown_fails_where_it_is_asked_to(base: Path, tmp_path: Path) -> None:
+def test_a_slowdown_fails_where_it_is_asked_to(base: Path, tmp_path: Path, compare: Compare) -> None:
     new = write(tmp_path / "new.csv", 90.0, 90.4, 89.6, backend_version="0.3.40")
     plain = compare(base, new)
     assert plain.returncode == 0, plain.stderr
@@ -61,7 +62,7 @@ def test_a_slowdown_fails_where_it_is_asked_to(base: Path, tmp_path: Path) -> No
     assert compare(base, new, "--min-effect", "15", "--fail-below", "5").returncode == 0, "no verdict, no failure"
 
 
-def test_programs_read_one_document(base: Path, tmp_path: Path) -> None:
+def test_programs_read_one_document(base: Path, tmp_path: Path, compare: Compare) -> None:
     new = write(tmp_path / "new.csv", 100.1, 100.3, 99.7)
     write(new, 50.0, n_gen=32)
     document = json.loads(compare(base, new, "--format", "json").stdout)
@@ -71,7 +72,7 @@ def test_programs_read_one_document(base: Path, tmp_path: Path) -> None:
     assert [row["verdict"] for row in rows] == ["no significant difference", "not paired"]
 
 
-def test_values_of_a_column_within_one_file(base: Path) -> None:
+def test_values_of_a_column_within_one_file(base: Path, compare: Compare) -> None:
     write(base, 50.0, 50.1, 50.2, engine_settings={"asked": {"n_threads": 1}}, n_threads=1)
     result = compare(base, "--by", "n_threads", "--format", "json")
     pair = json.loads(result.stdout)["pairs"][0]
@@ -80,12 +81,34 @@ def test_values_of_a_column_within_one_file(base: Path) -> None:
     assert json.loads(other.stdout)["pairs"][0]["verdict"] == "faster"
 
 
-def test_where_nothing_pairs_the_reason_is_the_error(base: Path, tmp_path: Path) -> None:
+def test_where_nothing_pairs_the_reason_is_the_error(base: Path, tmp_path: Path, compare: Compare) -> None:
     new = write(tmp_path / "new.csv", 100.0, weights_id=64 * "c")
     result = compare(base, new)
     assert result.returncode == 2
     assert "not paired: base.csv: gpt2-mini" in result.stdout
     assert result.stderr.startswith("tokenroof: no case of base.csv can be compared: the nearest differs in weights_id")
+
+
+def test_a_faulty_file_is_named_with_its_line(base: Path, tmp_path: Path, compare: Compare) -> None:
+    broken = tmp_path / "broken.csv"
+    lines = base.read_text().splitlines()
+    lines[2] = lines[2].replace("measured", "guessed")
+    broken.write_text("\n".join(lines) + "\n")
+    result = compare(base, broken)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"tokenroof: {broken}: line 3, column provenance: 'guessed' is not measured or imported or published\n"
+    )
+
+
+def test_a_file_that_a_spreadsheet_saved_with_semicolons_says_so(base: Path, tmp_path: Path, compare: Compare) -> None:
+    for sign, name in ((";", "semicolons"), ("\t", "tabs")):
+        saved = tmp_path / f"{name}.csv"
+        saved.write_text(base.read_text().replace(",", sign))
+        result = compare(base, saved)
+        assert result.returncode == 2
+        assert f"its cells are separated by {name}; save it anew, separated by commas" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -100,7 +123,9 @@ def test_where_nothing_pairs_the_reason_is_the_error(base: Path, tmp_path: Path)
         (["no-such.csv"], "no-such.csv"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(base: Path, arguments: list[str], message: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(
+    base: Path, arguments: list[str], message: str, compare: Compare
+) -> None:
     result = compare(base, *arguments)
     assert result.returncode == 2
     assert len(result.stderr.splitlines()) == 1

@@ -2,26 +2,24 @@
 
 import csv
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
 from harness.machine.catalog import load_catalog
 
-TOKENROOF = Path(sys.executable).with_name("tokenroof")
+Devices = Callable[..., Any]
 
 
-def _devices(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [TOKENROOF, "devices", *arguments]
-    environment = os.environ | {"COLUMNS": "160"}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=60)
+@pytest.fixture
+def devices(command: Devices) -> Devices:
+    return partial(command, "devices", COLUMNS="160")
 
 
-def test_every_device_is_listed_with_memory_and_bandwidth() -> None:
-    result = _devices()
+def test_every_device_is_listed_with_memory_and_bandwidth(devices: Devices) -> None:
+    result = devices()
     assert result.returncode == 0, result.stderr
     listed = {line.split()[0]: line for line in result.stdout.splitlines() if line.strip()}
     assert {device.id for device in load_catalog()} <= set(listed)
@@ -29,8 +27,8 @@ def test_every_device_is_listed_with_memory_and_bandwidth() -> None:
     assert "819.2 GB/s" in listed["apple-m2-ultra"]
 
 
-def test_one_device_is_explained() -> None:
-    lines = dict(line.split(maxsplit=1) for line in _devices("DGX Spark").stdout.splitlines())
+def test_one_device_is_explained(devices: Devices) -> None:
+    lines = dict(line.split(maxsplit=1) for line in devices("DGX Spark").stdout.splitlines())
     assert lines["id"] == "dgx-spark-gb10"
     assert lines["memory"] == "128 GB LPDDR5X, shared by CPU and GPU"
     assert lines["bandwidth"] == "273.1 GB/s (256 bit × 8.533 GT/s, which NVIDIA rounds to 273 GB/s)"
@@ -39,20 +37,20 @@ def test_one_device_is_explained() -> None:
     assert lines["notes"]
 
 
-def test_programs_get_every_column() -> None:
-    objects = json.loads(_devices("--format", "json").stdout)
+def test_programs_get_every_column(devices: Devices) -> None:
+    objects = json.loads(devices("--format", "json").stdout)
     assert [one["id"] for one in objects] == [device.id for device in load_catalog()]
-    one = json.loads(_devices("rubin", "--format", "json").stdout)
+    one = json.loads(devices("rubin", "--format", "json").stdout)
     assert one["bandwidth_bytes_s"] == 22_000_000_000_000
     assert one["fp4_dense_tflops"] == 35_000
-    (row,) = csv.DictReader(_devices("m4 max 40", "--format", "csv").stdout.splitlines())
+    (row,) = csv.DictReader(devices("m4 max 40", "--format", "csv").stdout.splitlines())
     assert row["memory_options_gb"] == "48 64 128"
     assert row["bandwidth_bytes_s"] == "546112000000"
 
 
 @pytest.mark.parametrize("arguments", [(), ("RTX 5090",)])
-def test_markdown_is_a_table(arguments: tuple[str, ...]) -> None:
-    lines = _devices(*arguments, "--format", "md").stdout.splitlines()
+def test_markdown_is_a_table(arguments: tuple[str, ...], devices: Devices) -> None:
+    lines = devices(*arguments, "--format", "md").stdout.splitlines()
     assert set(lines[1]) <= set("|- ")
     assert len({line.count("|") - line.count(r"\|") for line in lines}) == 1
     assert any("rtx-5090" in line for line in lines)
@@ -62,8 +60,8 @@ def test_markdown_is_a_table(arguments: tuple[str, ...]) -> None:
     ("name", "message"),
     [("RTX 3080", "give the memory size or the id"), ("RTX 5900", "near it: GeForce RTX 5090"), ("", "no device")],
 )
-def test_a_name_that_is_not_one_device_is_one_line(name: str, message: str) -> None:
-    result = _devices(name)
+def test_a_name_that_is_not_one_device_is_one_line(name: str, message: str, devices: Devices) -> None:
+    result = devices(name)
     assert result.returncode == 2
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1

@@ -1,27 +1,24 @@
 """`tokenroof run --dry-run`: a plan in words, and nothing written."""
 
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-TOKENROOF = Path(sys.executable).with_name("tokenroof")
+DryRun = Callable[..., Any]
 
 
-def _dry_run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"TOKENROOF_CACHE": str(folder / "cache")}
-    command = [TOKENROOF, "run", "--dry-run", *arguments]
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=folder, env=environment, timeout=120
-    )
+@pytest.fixture
+def dry_run(command: DryRun, tmp_path: Path) -> DryRun:
+    return partial(command, "run", "--dry-run", cwd=tmp_path, TOKENROOF_CACHE=str(tmp_path / "cache"))
 
 
-def test_the_plan_is_printed_and_nothing_is_written(tmp_path: Path) -> None:
+def test_the_plan_is_printed_and_nothing_is_written(tmp_path: Path, dry_run: DryRun) -> None:
     case = ["-m", "gpt2-mini", "-p", "16", "-n", "8", "-d", "0,32", "-B", "2", "-r", "4", "--launches", "2"]
-    result = _dry_run(tmp_path, *case, "--backend", "simulated", "-t", "1", "--machine", "spark")
+    result = dry_run(*case, "--backend", "simulated", "-t", "1", "--machine", "spark")
     assert result.returncode == 0, result.stderr
     machine, run, *rest = result.stdout.splitlines()
     assert re.fullmatch(r"machine {3}spark: .+, \d+ cores, [\d.]+ GB, .+", machine)
@@ -39,9 +36,9 @@ def test_the_plan_is_printed_and_nothing_is_written(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_be_run_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_run_is_said(tmp_path: Path, dry_run: DryRun) -> None:
     case = ["-m", "llama-3.1-8b", "--backend", "simulated", "-p", "16", "-n", "8", "-d", "131000", "-B", "200"]
-    result = _dry_run(tmp_path, *case)
+    result = dry_run(*case)
     if result.returncode == 2:  # a disk too small for 16 GB is told first
         assert "GB of disk" in result.stderr
     else:
@@ -51,8 +48,8 @@ def test_what_cannot_be_run_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format_", ["json", "csv", "md"])
-def test_a_plan_is_for_people(tmp_path: Path, format_: str) -> None:
-    result = _dry_run(tmp_path, "-m", "gpt2-mini", "--backend", "simulated", "--format", format_)
+def test_a_plan_is_for_people(tmp_path: Path, format_: str, dry_run: DryRun) -> None:
+    result = dry_run("-m", "gpt2-mini", "--backend", "simulated", "--format", format_)
     assert result.returncode == 2
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
@@ -60,7 +57,7 @@ def test_a_plan_is_for_people(tmp_path: Path, format_: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_mistake_is_told_as_by_a_run(tmp_path: Path) -> None:
-    result = _dry_run(tmp_path, "-m", "gpt2-mini", "--backend", "simulated", "-p", "300")
+def test_a_mistake_is_told_as_by_a_run(dry_run: DryRun) -> None:
+    result = dry_run("-m", "gpt2-mini", "--backend", "simulated", "-p", "300")
     assert result.returncode == 2
     assert re.search(r"tokenroof: gpt2-mini holds 256 tokens", result.stderr)

@@ -1,22 +1,24 @@
 """`tokenroof import`: files of other tools become a result file."""
 
-import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from results.read import read
 
-TOKENROOF = Path(sys.executable).with_name("tokenroof")
+Import = Callable[..., Any]
 DATA = Path(__file__).parents[2] / "results" / "importers" / "data"
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([TOKENROOF, "import", *arguments], capture_output=True, text=True, check=False, timeout=120)
+@pytest.fixture
+def run(command: Import) -> Import:
+    return partial(command, "import")
 
 
-def test_files_of_several_formats_go_into_one(tmp_path: Path):
+def test_files_of_several_formats_go_into_one(tmp_path: Path, run: Import):
     files = [DATA / name for name in ("llama_bench.json", "mlx_lm_benchmark.txt", "llama_bench_4080.jsonl")]
     done = run(*files, "--machine", "box", "-o", tmp_path / "all.parquet")
     assert done.returncode == 0, done.stderr
@@ -30,7 +32,7 @@ def test_files_of_several_formats_go_into_one(tmp_path: Path):
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
-def test_published_rates_in_each_format(ending: str, tmp_path: Path):
+def test_published_rates_in_each_format(ending: str, tmp_path: Path, run: Import):
     path = tmp_path / f"published{ending}"
     assert run("--published", "-o", path).returncode == 0
     rows = read(path)
@@ -38,7 +40,7 @@ def test_published_rates_in_each_format(ending: str, tmp_path: Path):
     assert rows["decode_tok_s"].iloc[0] == 22.31
 
 
-def test_a_machine_that_the_text_names(tmp_path: Path):
+def test_a_machine_that_the_text_names(tmp_path: Path, run: Import):
     assert run(DATA / "llama_bench_4080.jsonl", "-o", tmp_path / "x.csv").returncode == 0
     rows = read(tmp_path / "x.csv")
     assert set(rows["machine"]) == {"rtx-4080"}
@@ -59,10 +61,8 @@ def test_a_machine_that_the_text_names(tmp_path: Path):
         ((DATA / "llama_bench.json", "-o", DATA / "llama_bench.csv"), "is there already"),
     ],
 )
-def test_a_mistake_is_one_line(arguments: tuple[str | Path, ...], message: str, tmp_path: Path):
-    done = subprocess.run(
-        [TOKENROOF, "import", *arguments], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
-    )
+def test_a_mistake_is_one_line(arguments: tuple[str | Path, ...], message: str, tmp_path: Path, run: Import):
+    done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1

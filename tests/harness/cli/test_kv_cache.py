@@ -1,34 +1,41 @@
 """The KV-cache laboratory on the three engines, through the command line."""
 
 import json
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
+from harness.models.presets import PRESETS
+from harness.models.synthesis import synthesise
 from results.read import read
 from results.samples import read_samples
 
-TOKENROOF = Path(sys.executable).with_name("tokenroof")
+pytestmark = pytest.mark.usefixtures("known_bandwidth")
+Command = Callable[..., Any]
 ENGINES = ["torch", "mlx", "llama.cpp"]
 
 
-def _tokenroof(cache: Path, *asked: str) -> "subprocess.CompletedProcess[str]":
-    environment = {**os.environ, "TOKENROOF_CACHE": str(cache)}
-    command = [TOKENROOF, *asked]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=environment)
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """gpt2-mini at a third of its width and with 512 tokens."""
+    shape = {"vocab_size": 512, "bos_token_id": 1, "eos_token_id": 2, "n_layer": 2, "n_head": 2, "n_embd": 128}
+    directory = tmp_path_factory.mktemp("models") / "tiny-gpt2"
+    synthesise(PRESETS["gpt2-mini"] | shape, directory)
+    return str(directory)
 
 
 @pytest.fixture(scope="module")
-def laboratory(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def laboratory(
+    command: Command, tiny: str, model_cache: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str]:
     """Two experiments in three engines: a text of 12 tokens with and without the cache, and three prefixes of it."""
     output = tmp_path_factory.mktemp("laboratory") / "kv.csv"
-    flags = ["-m", "gpt2-mini", "-p", "4", "-n", "8", "-r", "1", "-t", "1", "--backend", ",".join(ENGINES)]
+    flags = ["-m", tiny, "-p", "4", "-n", "8", "-r", "1", "-t", "1", "--backend", ",".join(ENGINES)]
     asked = ["--experiment", "on-off,reuse", "--prefix", "0,5,10", "-o", str(output)]
-    result = _tokenroof(model_cache, "kv-cache", *flags, *asked)
+    result = command("kv-cache", *flags, *asked, TOKENROOF_CACHE=str(model_cache))
     assert result.returncode == 0, result.stderr
     return output, result.stdout
 
@@ -93,22 +100,23 @@ def test_each_experiment_ends_in_sentences_and_a_figure(laboratory: tuple[Path, 
     assert len(lines) == 2 * (3 * 3 + 1)
     for number, engine in enumerate(ENGINES):
         step, total, memory = lines[3 * number : 3 * number + 3]
-        assert step.startswith(f"{engine}, gpt2-mini, bf16: the mean step from 5 to 11 tokens took ")
+        assert step.startswith(f"{engine}, tiny-gpt2, bf16: the mean step from 5 to 11 tokens took ")
         assert "11 × 11 = 121 pairs" in step
         # 16 for the prompt, then 5² to 11², or 5 to 11.
         assert "492 pairs in place of 72 " in total
         assert "60 tokens through the weights in place of 11" in total
         assert " MB with it" in memory
         saved = lines[10 + 3 * number]
-        assert saved.startswith(f"{engine}, gpt2-mini, bf16: the first token after 11 tokens came in ")
+        assert saved.startswith(f"{engine}, tiny-gpt2, bf16: the first token after 11 tokens came in ")
     for name in ("on-off", "reuse"):
         assert output.with_name(f"kv-{name}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_kinds_that_cannot_run_here_are_left_out_beforehand(model_cache: Path, tmp_path: Path) -> None:
+def test_kinds_that_cannot_run_here_are_left_out_beforehand(command: Command, tiny: str, tmp_path: Path) -> None:
     output = tmp_path / "kinds.csv"
-    flags = ["-p", "4", "-n", "8", "-r", "1", "-t", "1", "--device", "cpu", "--backend", "torch,llama.cpp"]
-    result = _tokenroof(model_cache, "kv-cache", *flags, "--experiment", "kinds", "-o", str(output))
+    flags = ["-m", tiny, "-p", "4", "-n", "8", "-r", "1", "-t", "1", "--device", "cpu"]
+    flags += ["--backend", "torch,llama.cpp"]
+    result = command("kv-cache", *flags, "--experiment", "kinds", "-o", str(output))
     assert result.returncode == 0, result.stdout + result.stderr
     assert "offloaded cache (--cache-kind) moves layers over CUDA streams" in result.stderr
     assert "--experiment kinds: llama.cpp left out: it has one kind of cache" in result.stderr
@@ -128,7 +136,6 @@ def test_kinds_that_cannot_run_here_are_left_out_beforehand(model_cache: Path, t
         (["kv-cache", "--experiment", "speed"], "'speed' is none of on-off, memory, formats, heads, window"),
         (["kv-cache", "--experiment", "reuse", "--prefix", "0,239"], "--prefix 239: the prompt has 239 tokens"),
         (["kv-cache", "--experiment", "kinds", "--backend", "llama.cpp"], "torch has several"),
-        (["kv-cache", "--experiment", "window", "--backend", "llama.cpp"], "no model with a window is made here"),
         (["kv-cache", "-w", "q9"], "-w q9: unknown format 'q9'"),
         (["run", "-m", "gpt2-mini", "--kv-cache", "off", "-d", "8"], "without a cache there are no tokens in it"),
         (
@@ -146,14 +153,9 @@ def test_kinds_that_cannot_run_here_are_left_out_beforehand(model_cache: Path, t
         ),
     ],
 )
-def test_a_mistake_is_one_line(model_cache: Path, tmp_path: Path, asked: list[str], said: str) -> None:
-    result = _tokenroof(
-        model_cache,
-        *asked,
-        *(["--backend", "llama.cpp"] if "--backend" not in asked else []),
-        "-o",
-        str(tmp_path / "a.csv"),
-    )
+def test_a_mistake_is_one_line(command: Command, tmp_path: Path, asked: list[str], said: str) -> None:
+    backend = ["--backend", "llama.cpp"] if "--backend" not in asked else []
+    result = command(*asked, *backend, "-o", tmp_path / "a.csv")
     assert result.returncode == 2, result.stdout + result.stderr
     assert said in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1

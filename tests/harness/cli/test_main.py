@@ -1,8 +1,10 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,17 +33,24 @@ def tokenroof(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedP
         (["run", "-m", "llama-3.2-1bb"], r"llama-3\.2-1b"),
         (["run", "-m", "./no/such/folder"], r"no/such/folder"),
         (["run", "--backend", "lama.cpp"], r"did you mean llama\.cpp"),
-        (["nonsense"], r"nonsense"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:
-    result = tokenroof(*arguments, cwd=tmp_path)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    arguments: list[str], message: str, tmp_path: Path, command: Callable[..., Any]
+) -> None:
+    result = command(*arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1
     assert result.stderr.startswith("tokenroof: ")
     assert re.search(message, result.stderr)
     assert list(tmp_path.iterdir()) == [], "nothing was begun"
+
+
+def test_a_mistake_ends_the_process_with_exit_code_2(tmp_path: Path) -> None:
+    result = tokenroof("nonsense", cwd=tmp_path)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert re.fullmatch(r"tokenroof: .*nonsense.*\n", result.stderr)
 
 
 def test_help_lists_the_commands() -> None:

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from results.read import read
 
+pytestmark = pytest.mark.usefixtures("known_bandwidth")
 TOKENROOF = Path(sys.executable).with_name("tokenroof")
 
 
@@ -39,8 +42,8 @@ def test_a_sweep_over_a_tier_on_loopback(tier: str, tmp_path: Path) -> None:
         ([], "-m"),
     ],
 )
-def test_mistakes_are_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
-    result = _run(*arguments, cwd=tmp_path)
+def test_mistakes_are_one_line(arguments: list[str], said: str, tmp_path: Path, command: Callable[..., Any]) -> None:
+    result = command("offload", *arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1

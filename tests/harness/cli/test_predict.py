@@ -1,8 +1,7 @@
 """`tokenroof predict` as a user types it."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,25 +9,28 @@ import pytest
 
 from harness.machine.catalog import load_catalog
 
-TOKENROOF = Path(sys.executable).with_name("tokenroof")
+Command = Callable[..., Any]
+Predicted = Callable[..., list[dict[str, Any]]]
 
 
-def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([TOKENROOF, "predict", *arguments], capture_output=True, text=True, check=False, timeout=60)
+@pytest.fixture
+def predicted(command: Command) -> Predicted:
+    """What programs get."""
+
+    def predict(*arguments: str) -> list[dict[str, Any]]:
+        result = command("predict", *arguments, "--json")
+        assert result.returncode == 0, result.stderr
+        found: list[dict[str, Any]] = json.loads(result.stdout)
+        return found
+
+    return predict
 
 
-def _json(*arguments: str) -> list[dict[str, Any]]:
-    result = _run(*arguments, "--json")
-    assert result.returncode == 0, result.stderr
-    found: list[dict[str, Any]] = json.loads(result.stdout)
-    return found
-
-
-def test_one_object_a_device_with_the_promised_keys() -> None:
-    found = _json("-m", "llama-3.1-8b", "-w", "q4_k_m", "-d", "32768", "--on", "RTX 5090,DGX Spark,M5 Ultra,Rubin")
+def test_one_object_a_device_with_the_promised_keys(predicted: Predicted) -> None:
+    found = predicted("-m", "llama-3.1-8b", "-w", "q4_k_m", "-d", "32768", "--on", "RTX 5090,DGX Spark,M5 Ultra,Rubin")
     ids = ["rtx-5090", "dgx-spark-gb10", "apple-m5-ultra", "rubin-vr200"]
     assert [each["device_id"] for each in found] == ids
-    assert _json("-m", "llama-3.1-8b", "-w", "q4_k_m", "-d", "32768", "--on", ",".join(ids)) == found
+    assert predicted("-m", "llama-3.1-8b", "-w", "q4_k_m", "-d", "32768", "--on", ",".join(ids)) == found
     for each in found:
         assert each["fits"] is True
         assert each["kv_bytes_per_token"] == 131_072
@@ -48,8 +50,8 @@ def test_one_object_a_device_with_the_promised_keys() -> None:
     assert by_id["dgx-spark-gb10"]["decode_ceiling_tok_s"] == pytest.approx(273.056e9 / step, rel=1e-4)
 
 
-def test_the_whole_catalog() -> None:
-    found = _json("-m", "llama-3.1-70b", "-w", "q4_k_m", "--on", "all")
+def test_the_whole_catalog(predicted: Predicted) -> None:
+    found = predicted("-m", "llama-3.1-70b", "-w", "q4_k_m", "--on", "all")
     assert [each["device_id"] for each in found] == [device.id for device in load_catalog()]
     unknown = [each["device_id"] for each in found if each["bandwidth_gbs"] is None]
     assert unknown == ["gh200-144gb"]
@@ -59,20 +61,20 @@ def test_the_whole_catalog() -> None:
         assert (each["decode_ceiling_tok_s"] is not None) == runs
 
 
-def test_what_does_not_fit_a_card_goes_to_the_host() -> None:
-    (slow,) = _json("-m", "llama-3.1-70b", "-w", "q4_k_m", "--on", "RTX 5090", "--host", "ddr4-3200-2ch")
-    (fast,) = _json("-m", "llama-3.1-70b", "-w", "q4_k_m", "--on", "RTX 5090", "--host", "ddr5-8000-2ch")
+def test_what_does_not_fit_a_card_goes_to_the_host(predicted: Predicted) -> None:
+    (slow,) = predicted("-m", "llama-3.1-70b", "-w", "q4_k_m", "--on", "RTX 5090", "--host", "ddr4-3200-2ch")
+    (fast,) = predicted("-m", "llama-3.1-70b", "-w", "q4_k_m", "--on", "RTX 5090", "--host", "ddr5-8000-2ch")
     assert slow["fits"] is fast["fits"] is False
     assert 0 < slow["gpu_layers"] == fast["gpu_layers"] < 81
     assert slow["bound"] == "host memory"
     assert slow["decode_tok_s"]["mid"] < fast["decode_tok_s"]["mid"]
-    (mac,) = _json("-m", "llama-3.1-70b", "-w", "bf16", "--on", "apple-m1")
+    (mac,) = predicted("-m", "llama-3.1-70b", "-w", "bf16", "--on", "apple-m1")
     assert (mac["fits"], mac["decode_tok_s"], mac["gpu_layers"]) == (False, None, None)
 
 
-def test_the_best_split_and_what_a_gb_more_would_bring() -> None:
+def test_the_best_split_and_what_a_gb_more_would_bring(predicted: Predicted, command: Command) -> None:
     arguments = ["-m", "qwen3-30b-a3b", "-w", "bf16", "--on", "RTX 5090", "--host", "ddr5-5600-2ch"]
-    (found,) = _json(*arguments)
+    (found,) = predicted(*arguments)
     best, more, experts = (found["offload"][name] for name in ("best", "one_gb_more", "experts_on_host"))
     assert (best["n_gpu_layers"], best["n_cpu_moe"]) == (found["gpu_layers"], 0)
     assert best["decode_tok_s"] == found["decode_tok_s"]
@@ -83,20 +85,22 @@ def test_the_best_split_and_what_a_gb_more_would_bring() -> None:
     assert experts["n_gpu_layers"] == 49
     assert (61.06 - 1.208 * experts["n_cpu_moe"]) * 1e9 < 32 * 2**30 < 64e9
     assert experts["decode_tok_s"]["mid"] > best["decode_tok_s"]["mid"]
-    text = _run(*arguments).stdout.replace("\n", " ")
+    text = command("predict", *arguments).stdout.replace("\n", " ")
     assert f"fastest at -ngl {best['n_gpu_layers']}, " in text
     assert f"1 GB more on the GPU: -ngl {more['n_gpu_layers']}, " in text
     assert f"-ngl 49 --n-cpu-moe {experts['n_cpu_moe']}, " in text
 
 
-def test_nothing_is_said_of_splits_where_all_of_it_fits() -> None:
+def test_nothing_is_said_of_splits_where_all_of_it_fits(predicted: Predicted, command: Command) -> None:
     arguments = ["-m", "llama-3.1-8b", "-w", "q4_k_m", "--on", "RTX 5090"]
-    assert _json(*arguments)[0]["offload"] is None
-    assert "-ngl" not in _run(*arguments).stdout
+    assert predicted(*arguments)[0]["offload"] is None
+    assert "-ngl" not in command("predict", *arguments).stdout
 
 
-def test_a_device_of_numbers_alone() -> None:
-    (found,) = _json("-m", "llama-2-7b", "-w", "f16", "--bandwidth", "1000", "--capacity", "24", "-p", "0", "-n", "2")
+def test_a_device_of_numbers_alone(predicted: Predicted) -> None:
+    (found,) = predicted(
+        "-m", "llama-2-7b", "-w", "f16", "--bandwidth", "1000", "--capacity", "24", "-p", "0", "-n", "2"
+    )
     assert found["device"] == "1000 GB/s, 24 GB"
     streamed = (6_738_415_616 - 32_000 * 4096) * 2 + 2 * 65 * 4096 * (4 - 2) / 2  # GGUF's f16 keeps norms in f32
     assert found["streamed_bytes_per_token"] == pytest.approx(streamed, rel=1e-4)
@@ -106,16 +110,16 @@ def test_a_device_of_numbers_alone() -> None:
     assert found["max_context"] == 4096
 
 
-def test_a_config_alone_will_do(tmp_path: Path) -> None:
+def test_a_config_alone_will_do(tmp_path: Path, predicted: Predicted) -> None:
     config = {
         "model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072,
         "tie_word_embeddings": False,
     }  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config))
-    (by_file,) = _json("-m", str(tmp_path / "config.json"), "-w", "q8_0", "--on", "rtx-4090")
-    assert by_file == _json("-m", str(tmp_path), "-w", "q8_0", "--on", "rtx-4090")[0]
-    assert by_file == _json("-m", "llama-3.1-8b", "-w", "q8_0", "--on", "rtx-4090")[0]
+    (by_file,) = predicted("-m", str(tmp_path / "config.json"), "-w", "q8_0", "--on", "rtx-4090")
+    assert by_file == predicted("-m", str(tmp_path), "-w", "q8_0", "--on", "rtx-4090")[0]
+    assert by_file == predicted("-m", "llama-3.1-8b", "-w", "q8_0", "--on", "rtx-4090")[0]
 
 
 @pytest.mark.parametrize(
@@ -144,8 +148,8 @@ def test_a_config_alone_will_do(tmp_path: Path) -> None:
         (["-m", "llama-3.1-8b", "--on", ""], "no device"),
     ],
 )
-def test_mistakes_are_one_line(arguments: list[str], said: str) -> None:
-    result = _run(*arguments)
+def test_mistakes_are_one_line(arguments: list[str], said: str, command: Command) -> None:
+    result = command("predict", *arguments)
     assert result.returncode == 2
     assert result.stdout == ""
     assert len(result.stderr.splitlines()) == 1

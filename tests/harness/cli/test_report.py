@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -30,48 +32,66 @@ def _report(*arguments: str | Path, code: int = 0, **environment: str) -> subpro
     return result
 
 
-@pytest.mark.parametrize(("lang", "says"), [("en", "decodes gpt2-mini bf16 at"), ("ja", "でデコード")])
-def test_a_report_is_a_page_a_text_and_figures(tmp_path: Path, lang: str, says: str) -> None:
-    result = _report(EXAMPLE, "-o", tmp_path / "report", "--lang", lang)
-    files = {path.relative_to(tmp_path / "report").as_posix() for path in (tmp_path / "report").rglob("*.*")}
+@pytest.fixture(scope="module")
+def english(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The report of the example, and what the command said."""
+    folder = tmp_path_factory.mktemp("english") / "report"
+    return folder, _report(EXAMPLE, "-o", folder).stdout
+
+
+def _is_whole(folder: Path, told: str, says: str) -> None:
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*.*")}
     assert {"index.html", "report.md", "figures/ceiling.svg", "figures/ceiling.png"} <= files
-    assert result.stdout.split() == [str(tmp_path / "report" / name) for name in ("index.html", "report.md")]
+    assert told.split() == [str(folder / name) for name in ("index.html", "report.md")]
     for name in ("index.html", "report.md"):
-        text = (tmp_path / "report" / name).read_text(encoding="utf-8")
+        text = (folder / name).read_text(encoding="utf-8")
         assert says in text
         for engine in read(EXAMPLE)["backend"].unique():
             assert engine in text
 
 
-def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
-    for name in "ab":
-        _report(EXAMPLE, "-o", tmp_path / name)
-    for path in (tmp_path / "a").rglob("*.*"):
-        assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes(), path.name
+def test_a_report_is_a_page_a_text_and_figures(english: tuple[Path, str]) -> None:
+    _is_whole(*english, says="decodes gpt2-mini bf16 at")
 
 
-def test_one_format_and_one_figure(tmp_path: Path) -> None:
-    _report(EXAMPLE, "-o", tmp_path / "report", "--format", "md")
+def test_a_report_in_japanese(tmp_path: Path, command: Callable[..., Any]) -> None:
+    result = command("report", EXAMPLE, "-o", tmp_path / "report", "--lang", "ja")
+    assert result.returncode == 0
+    _is_whole(tmp_path / "report", result.stdout, says="でデコード")
+
+
+def test_the_same_rows_give_the_same_bytes(
+    tmp_path: Path, english: tuple[Path, str], command: Callable[..., Any]
+) -> None:
+    assert command("report", EXAMPLE, "-o", tmp_path).returncode == 0
+    for path in english[0].rglob("*.*"):
+        assert path.read_bytes() == (tmp_path / path.relative_to(english[0])).read_bytes(), path.name
+
+
+def test_one_format_and_one_figure(tmp_path: Path, command: Callable[..., Any]) -> None:
+    assert command("report", EXAMPLE, "-o", tmp_path / "report", "--format", "md").returncode == 0
     assert not (tmp_path / "report" / "index.html").exists()
-    _report(EXAMPLE, "--figure", "ceiling", "-o", tmp_path / "one.svg")
+    assert command("report", EXAMPLE, "--figure", "ceiling", "-o", tmp_path / "one.svg").returncode == 0
     assert ET.parse(tmp_path / "one.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"  # noqa: S314
-    _report(EXAMPLE, "--figure", "ceiling", "-o", tmp_path / "one.png")
+    assert command("report", EXAMPLE, "--figure", "ceiling", "-o", tmp_path / "one.png").returncode == 0
     assert (tmp_path / "one.png").read_bytes().startswith(b"\x89PNG\r\n")
 
 
-def test_published_rates_lie_under_the_roofline(tmp_path: Path) -> None:
+def test_published_rates_lie_under_the_roofline(tmp_path: Path, command: Callable[..., Any]) -> None:
     rows = tmp_path / "rows.csv"
     write(read(EXAMPLE).assign(streamed_bytes_per_token=49_442_304, kv_read_bytes=442_368), rows)
-    _report(rows, "--figure", "roofline", "-o", tmp_path / "own.svg")
-    _report(rows, "--figure", "roofline", "-o", tmp_path / "both.svg", "--with-published")
+    assert command("report", rows, "--figure", "roofline", "-o", tmp_path / "own.svg").returncode == 0
+    assert (
+        command("report", rows, "--figure", "roofline", "-o", tmp_path / "both.svg", "--with-published").returncode == 0
+    )
     own, both = ((tmp_path / name).read_text(encoding="utf-8") for name in ("own.svg", "both.svg"))
     assert both.count("<use ") > own.count("<use ") + 100
 
 
-def test_rows_that_make_no_rate_still_make_a_page(tmp_path: Path) -> None:
+def test_rows_that_make_no_rate_still_make_a_page(tmp_path: Path, command: Callable[..., Any]) -> None:
     empty = tmp_path / "empty.csv"
     empty.write_text(",".join(NAMES) + "\n", encoding="utf-8")
-    _report(empty, "-o", tmp_path / "report", code=1)
+    assert command("report", empty, "-o", tmp_path / "report").returncode == 1
     assert "There is no row" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
 
 
@@ -87,8 +107,10 @@ def test_rows_that_make_no_rate_still_make_a_page(tmp_path: Path) -> None:
         ((), "Missing argument"),
     ],
 )
-def test_mistakes_are_one_line(arguments: tuple[str | Path, ...], says: str) -> None:
-    error = _report(*arguments, code=2).stderr
+def test_mistakes_are_one_line(arguments: tuple[str | Path, ...], says: str, command: Callable[..., Any]) -> None:
+    result = command("report", *arguments)
+    assert result.returncode == 2
+    error = result.stderr
     assert says in error
     assert error.count("\n") == 1
 

@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,19 @@ from harness.tiers.endpoints import answers
 TOKENROOF = Path(sys.executable).with_name("tokenroof")
 
 
-def _refused(*flags: str) -> str:
-    result = subprocess.run([TOKENROOF, "serve-tier", *flags], capture_output=True, text=True, check=False, timeout=60)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    *warnings, line = result.stderr.splitlines()
-    assert len(warnings) <= 1
-    return line
+@pytest.fixture
+def refused(command: Callable[..., Any]) -> Callable[..., str]:
+    """What is said where a tier cannot be served."""
+
+    def serve(*flags: str) -> str:
+        result = command("serve-tier", *flags)
+        assert result.returncode == 2
+        assert result.stdout == ""
+        *warnings, line = result.stderr.splitlines()
+        assert len(warnings) <= 1
+        return str(line)
+
+    return serve
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
@@ -38,27 +45,27 @@ def test_it_serves_until_it_is_told_to_end(serving: Any, ending: signal.Signals)
         assert not any(worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE for worker in workers)
 
 
-def test_a_taken_port_is_refused() -> None:
+def test_a_taken_port_is_refused(refused: Callable[..., str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         endpoint = f"127.0.0.1:{server.getsockname()[1]}"
-        assert _refused("--bind", endpoint) == f"tokenroof: cannot listen at {endpoint}: somebody does already"
+        assert refused("--bind", endpoint) == f"tokenroof: cannot listen at {endpoint}: somebody does already"
 
 
 @pytest.mark.parametrize("bind", ["50052", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:99999", "127.0.0.1:port"])
-def test_what_is_no_address_is_refused(bind: str) -> None:
-    assert "HOST:PORT" in _refused("--bind", bind)
+def test_what_is_no_address_is_refused(bind: str, refused: Callable[..., str]) -> None:
+    assert "HOST:PORT" in refused("--bind", bind)
 
 
-def test_an_address_of_another_machine_is_refused() -> None:
-    line = _refused("--bind", "192.0.2.1:50052")  # reserved for documentation, so nobody has it
+def test_an_address_of_another_machine_is_refused(refused: Callable[..., str]) -> None:
+    line = refused("--bind", "192.0.2.1:50052")  # reserved for documentation, so nobody has it
     assert line.startswith("tokenroof: cannot listen at 192.0.2.1:50052: ")
 
 
-def test_a_device_that_is_not_there_is_refused() -> None:
+def test_a_device_that_is_not_there_is_refused(refused: Callable[..., str]) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    assert "no device 'CUDA7'" in _refused("--bind", f"127.0.0.1:{port}", "--device", "CUDA7")
+    assert "no device 'CUDA7'" in refused("--bind", f"127.0.0.1:{port}", "--device", "CUDA7")
 
 
 def test_an_address_that_others_reach_is_warned_of(serving: Any) -> None:

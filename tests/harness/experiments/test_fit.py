@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from harness.errors import UserError
 from harness.experiments.fit import estimate, holds, largest, with_layers
+from harness.models.artifact_weights import artifact_weights
 from harness.models.source import Artifact, prepare
 from harness.options import Options
 from harness.plan import make_plan
@@ -58,7 +59,8 @@ def _artifact(work: Work) -> Artifact:
 def test_a_small_model_fits_whole(tier: str, tmp_path: Path) -> None:
     work = _work(tier, tmp_path)
     artifact = _artifact(work)
-    assert estimate(work, artifact, Case(0, 4, 4)) == 4  # three layers and the output layer
+    weights = artifact_weights(artifact.path, work.source.architecture)
+    assert estimate(work, weights, Case(0, 4, 4)) == 4  # three layers and the output layer
     assert holds(with_layers(work, 4), artifact, Case(0, 4, 4), 300)
     assert holds(with_layers(work, 0), artifact, Case(0, 4, 4), 300)
 

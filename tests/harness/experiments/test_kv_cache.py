@@ -1,5 +1,6 @@
 """Which cases the KV-cache experiments run."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from harness.experiments.kv_cache import EXPERIMENTS
 from harness.experiments.kv_cache.asked import Asked, CannotAnswerError
 from harness.experiments.kv_cache.heads import groupings, variants
 from harness.experiments.kv_cache.window import variants as with_window
+from harness.models.presets import PRESETS
 from harness.models.source import resolve
 from harness.options import Options
 from harness.roofline.architecture import Attention
@@ -60,18 +62,17 @@ def test_kinds_are_what_the_engine_told_of() -> None:
     assert run.cache_kind == ("auto", "dynamic", "static")
 
 
-@pytest.mark.parametrize("name", ["kinds", "window"])
-def test_an_engine_that_cannot_answer_is_left_out_and_told_of(name: str) -> None:
+def test_an_engine_that_cannot_answer_is_left_out_and_told_of() -> None:
     asked = Asked(Options(models="gpt2-mini"), ENGINES, 16, 224)
-    assert [run.backends for run in EXPERIMENTS[name](asked)] == [("torch",)]
+    assert [run.backends for run in EXPERIMENTS["kinds"](asked)] == [("torch",)]
     (note,) = asked.notes
-    assert note.startswith(f"--experiment {name}: llama.cpp left out: ")
+    assert note.startswith("--experiment kinds: llama.cpp left out: ")
     with pytest.raises(CannotAnswerError, match=r"llama\.cpp left out"):
-        EXPERIMENTS[name](Asked(Options(models="gpt2-mini"), {"llama.cpp": EngineInfo("1", "CPU")}, 16, 224))
+        EXPERIMENTS["kinds"](Asked(Options(models="gpt2-mini"), {"llama.cpp": EngineInfo("1", "CPU")}, 16, 224))
 
 
 def test_a_window_ends_between_the_depths_and_each_layer_of_a_mistral_has_it() -> None:
-    (run,) = _runs("window")
+    run, _ = _runs("window")
     assert [case.n_depth for case in run.cases or ()] == [26, 105, 210]
     assert run.cache_kind == ("auto", "dynamic"), "this project's own keeps the whole context"
     windowed, whole = (resolve(model).architecture for model in run.models)
@@ -79,6 +80,20 @@ def test_a_window_ends_between_the_depths_and_each_layer_of_a_mistral_has_it() -
     token = 2 * 3 * 384 * 2
     assert [kv_cache_bytes(windowed, n, 2) for n in (26, 52, 210)] == [26 * token, 52 * token, 52 * token]
     assert kv_cache_bytes(whole, 210, 2) == 210 * token
+
+
+def test_llama_cpp_gets_a_gemma_with_windows_and_no_more_room_beside_them_than_it_must(tmp_path: Path) -> None:
+    _, run = _runs("window")
+    assert (run.backends, run.cache_kind, run.n_ubatch) == (("llama.cpp",), ("auto",), (52,))
+    windowed, whole = (resolve(model).architecture for model in run.models)
+    assert {windowed.model_type, whole.model_type} == {"gemma3_text"}
+    assert [windowed.window, whole.window] == [52, 256]
+    # Five layers of six have one; gpt2-mini has three layers.
+    small = {"n_layer": 12, "n_embd": 64, "n_head": 2, "vocab_size": 400, "bos_token_id": 0, "eos_token_id": 0}
+    (tmp_path / "deep.json").write_text(json.dumps(PRESETS["gpt2"] | small))
+    twelve, _ = with_window(str(tmp_path / "deep.json"), 100, "llama.cpp")
+    windows = [layer.mixer.window for layer in resolve(twelve).architecture.layers]
+    assert windows == [100, 100, 100, 100, 100, None] * 2
 
 
 def test_mlx_windows_all_layers_but_one() -> None:

@@ -11,6 +11,8 @@ from harness.options import Options
 from harness.progress import Reporter
 from reports.offload import sweep_of
 
+pytestmark = pytest.mark.usefixtures("known_bandwidth")
+
 # Of the teaching model, in bf16 and bytes of float32 vectors: 3 layers 384 wide, and a tied embedding.
 TABLE, LAYER_MATRICES = 50257 * 384 * 2, 12 * 384**2 * 2
 
