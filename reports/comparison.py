@@ -168,7 +168,7 @@ def _notes(lines: list[Line]) -> list[str]:
             notes.append(f"{case_name(line)}: cannot tell: {line['verdict_why']}")
         for side in ("base", "new"):
             trend, low, high = (line[f"{side}_{name}_pct"] for name in ("trend", "trend_low", "trend_high"))
-            if trend is not None and low * high > 0 and abs(trend) >= LEAST_TREND_PCT:
+            if low is not None and low * high > 0 and abs(trend) >= LEAST_TREND_PCT:  # two repetitions give no interval
                 what = "slower from one repetition to the next: heat?" if trend < 0 else "faster: not warmed up?"
                 notes.append(f"{case_name(line)}, {side}: {abs(trend):.1f} % ({low:+.1f} to {high:+.1f}) {what}")
             if line[f"{side}_outliers"]:

@@ -55,7 +55,9 @@ def no_headline(gathered: Gathered, lines: pd.DataFrame, words: Words) -> str:
     outcomes = set(gathered.own["status"])
     if "ok" not in outcomes:
         n_failed = int((gathered.own["status"] == "failed").sum())
-        return words[f"answer.all_{'failed' if n_failed else 'skipped'}"].format(n=n_failed or n_own)
+        if n_failed:
+            return words["answer.all_failed"].format(n=n_failed)
+        return words["answer.all_skipped"].format(n=n_own)
     has_rate = (lines["decode_tok_s"] > 0).any()
     return words["answer.no_cached_decode" if has_rate else "answer.no_decode"]
 

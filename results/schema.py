@@ -259,6 +259,7 @@ COLUMNS: tuple[Column, ...] = (
             "experts_hit",
             "distinct experts that a decode step reads in a layer, all sequences together: the mean over the layers "
             "that have experts and the first 64 timed steps, counted in a pass of its own",
+            unit="experts",
             since=4,
         ),
     ),
@@ -297,6 +298,7 @@ COLUMNS: tuple[Column, ...] = (
         _float(
             "experts_hit_expected",
             "experts_hit if each sequence chose its experts by chance: n · (1 - (1 - top_k / n)^batch) of n experts",
+            unit="experts",
             since=4,
         ),
         _float("mbu", "model bandwidth utilisation: decode_tok_s / decode_ceiling_tok_s"),

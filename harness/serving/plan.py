@@ -91,7 +91,7 @@ def make_plan(options: Options) -> ServingPlan:
     _check(options)
     served_at = endpoint(options.base_url or "", options.api_key)
     name = options.models[0]
-    source = _source(name)
+    source, no_source = _source(name)
     device = find(options.on) if options.on else None
     machine = inspect() if served_at.is_local else None
     if machine and device and not _has(machine, device):
@@ -123,7 +123,7 @@ def make_plan(options: Options) -> ServingPlan:
         resume=options.resume,
         max_time_s=options.max_time_s,
         silence_s=options.timeout_s or _SILENCE_S,
-        notes=tuple(_notes(options)),
+        notes=(*no_source, *_notes(options)),
     )
 
 
@@ -158,12 +158,15 @@ def _check_cases(options: Options) -> None:
         raise UserError("--prefix-cache measures a prompt whose first -d tokens are cached: give -d, at least 1")
 
 
-def _source(name: str) -> ModelSource | None:
-    """The model's shape, where the name tells it; the server may call its model anything."""
+def _source(name: str) -> tuple[ModelSource | None, tuple[str, ...]]:
+    """The model's shape, where the name tells it, and why files of that name do not.
+
+    The server may call its model anything, so a name that tells nothing is no mistake.
+    """
     try:
-        return resolve_shape(name)
-    except UserError:
-        return None
+        return resolve_shape(name), ()
+    except UserError as error:
+        return None, (f"{error}; so there is no ceiling",) if Path(name).exists() else ()
 
 
 def _label(options: Options, device: Device | None, machine: Machine | None) -> str:

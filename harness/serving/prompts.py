@@ -129,6 +129,8 @@ class TextPrompts:
         """A head; what follows it up to the tokens that are sent before; the rest."""
         choose = random.Random(f"{self.seed} {n_first} {n_tokens}")  # noqa: S311
         head = f"{_FIRST} {choose.choice(_WORDS)}"
+        if await self.count(head) > (n_first or n_tokens):
+            head = f"{_FIRST} {min(_WORDS, key=len)}"
         for _ in range(_HEAD_WORDS - 1):
             longer = f"{head} {choose.choice(_WORDS)}"
             if await self.count(longer) > _HEAD_SHARE * (n_first or n_tokens):

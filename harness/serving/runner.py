@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
+import threading
 import time
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from backends.openai.client import Client
@@ -23,6 +26,8 @@ from results.store import Store
 from results.verify import verify
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pandas as pd
 
     from harness.serving.plan import ServingPlan
@@ -54,6 +59,20 @@ def run(plan: ServingPlan, reporter: Reporter | None = None) -> pd.DataFrame:
     finally:
         reporter.close()
     return resume.rows_of(plan, verify(read(plan.output)), runner.run_id)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C takes effect at once, and not when the event loop hears of it."""
+    usual = signal.getsignal(signal.SIGINT)
+    if not callable(usual) or threading.current_thread() is not threading.main_thread():  # it is ignored, or not ours
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 class _Runner:
@@ -90,7 +109,9 @@ class _Runner:
             due = self._due(found.server.name)
             if self._note_done(due):
                 return
-            self._rows.connected(found.server, found.idle, ServingCeilings(plan, found.server.told, self._reporter))
+            with _interruptible():  # the bandwidth may have to be measured, which blocks the loop for seconds
+                ceilings = ServingCeilings(plan, found.server.told, self._reporter)
+            self._rows.connected(found.server, found.idle, ceilings)
             self._rounds = sum(plan.repetitions - done + 1 for done in due.values())
             for number, (case, done) in enumerate(due.items()):
                 if not await self._case(CaseRun(plan, found, case, number << 20), case, done):

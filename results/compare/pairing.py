@@ -52,7 +52,8 @@ def pair(
 
     in_order = np.lexsort((of[paired], group[paired]))
     pairs = pd.DataFrame(number[paired][in_order].reshape(-1, 2), columns=["base", "new"])
-    why = _why_several(fields, codes, number[~paired & ~alone], group[~paired & ~alone])
+    several = ~paired & ~alone
+    why = _why_several(fields, codes, side, number[several], group[several])
     for one in (0, 1):
         lonely, others = number[alone & (of == one)], np.flatnonzero(side != one)
         why |= _why_alone(fields, codes, lonely, others, len(work), base_first=one == 0)
@@ -94,11 +95,14 @@ def _renumbered(columns: Numbers) -> Numbers:
     return number
 
 
-def _why_several(fields: pd.DataFrame, codes: Numbers, number: Numbers, group: Numbers) -> dict[int, str]:
-    """What tells lines apart of which any could be meant."""
+def _why_several(
+    fields: pd.DataFrame, codes: Numbers, side: Numbers, number: Numbers, group: Numbers
+) -> dict[int, str]:
+    """What tells lines of one side apart of which any could be meant."""
     why: dict[int, str] = {}
     for _, alike in pd.Series(number).groupby(group):
-        differing = [name for name, values in zip(fields, codes[alike].T, strict=True) if np.ptp(values)]
+        apart = [np.ptp(codes[alike[side[alike] == one]], axis=0) for one in (0, 1)]
+        differing = list(fields.columns[np.logical_or(*apart)])
         what = _listed(differing) or "nothing that a row tells"
         why |= dict.fromkeys(alike, f"{len(alike)} lines could be meant, which differ in {what}: choose with --by")
     return why

@@ -151,6 +151,15 @@ def test_trend_outliers_and_doubt_are_said_in_words() -> None:
     assert "p512 n128 d0, new: 2 of 15 repetitions far from their launch's median" in text
 
 
+def test_two_repetitions_show_no_trend() -> None:
+    """A line goes through any two points: there is a slope, and no interval."""
+    few = {"trend_low_pct": None, "trend_high_pct": None, "trend_pct": 5.0, "launches": 1, "repetitions": 2}
+    text = render(
+        comparison(pair(**{f"{side}_{name}": few[name] for side in ("base", "new") for name in few})), "table"
+    )
+    assert "from one repetition to the next" not in text
+
+
 def test_a_trend_that_may_be_none_is_not_said() -> None:
     assert "heat" not in render(comparison(pair()), "table")
 

@@ -6,10 +6,11 @@ from results.schema import BY_NAME, COLUMNS, NAMES, PROVENANCES, SCHEMA_VERSION,
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "columns.md"
 # Columns whose float is a ratio, and those whose unit does not end their name.
-RATIOS = {"mbu", "mfu", "kv_quality_top1"}
+RATIOS = {"mbu", "mfu", "quality_top1", "kv_quality_top1"}
 OTHER_UNITS = {
     "weight_bits": "bit", "probe_nll": "nats", "kv_quality_kl": "nats", "temp_c_max": "°C", "cpu_busy_other_pct": "%",
-    "energy_j": "J", "request_rate": "1/s",
+    "energy_j": "J", "request_rate": "1/s", "quality_kl": "nats", "experts_hit": "experts",
+    "experts_hit_expected": "experts",
 }  # fmt: skip
 
 
@@ -23,10 +24,10 @@ def test_the_page_is_a_table_with_every_column() -> None:
     assert [row[0] for row in cells] == [f"`{name}`" for name in NAMES]
     assert {len(row) for row in cells} == {6}
     by_name = {row[0].strip("`"): row for row in cells}
-    assert by_name["status"][3:5] == ["ok or failed", "every row"]
+    assert by_name["status"][3:5] == ["ok or failed or skipped", "every row"]
     assert by_name["n_gpu_layers"][3] == "from -1"
     assert by_name["temp_c_max"][2:4] == ["°C", "from -60 to 200"]
-    assert by_name["cpu"][4] == "measured"
+    assert by_name["launch"][4] == "measured"
     assert by_name["source"][4] == "imported, published"
 
 

@@ -22,7 +22,7 @@ def plan(monkeypatch):
 
     def make(base_url=LOCAL, *gpus, **options):
         monkeypatch.setattr("harness.serving.plan.inspect", lambda: dataclasses.replace(here, gpus=gpus))
-        return make_plan(Options(models=("m",), backends=("openai",), base_url=base_url, **options))
+        return make_plan(Options(**{"models": ("m",), "backends": ("openai",), "base_url": base_url, **options}))
 
     return make
 
@@ -46,6 +46,14 @@ def test_a_server_elsewhere_needs_a_name(plan):
         plan(ELSEWHERE)
     assert plan(ELSEWHERE, machine="lab").label == "lab"
     assert plan(ELSEWHERE, RTX_5090, on="RTX 5090").machine is None
+
+
+def test_files_that_tell_no_shape_are_a_note(plan, tmp_path):
+    (tmp_path / "empty.gguf").touch()
+    found = plan(LOCAL, models=(str(tmp_path / "empty.gguf"),))
+    assert found.source is None
+    assert any("empty.gguf" in note for note in found.notes)
+    assert not plan(LOCAL, models=("any name",)).notes
 
 
 REFUSED = {

@@ -33,7 +33,7 @@ def test_the_table_shows_the_clients_ttft_as_such(fake_server, bench):
     assert outcome.ok["backend"] == "openai"
     assert "openai" in outcome.out
     assert outcome.ok.isna()["ttft_s"]
-    milliseconds = f"{1e3 * outcome.row['ttft_client_s']:.0f}"
+    milliseconds = f"{1e3 * outcome.row['ttft_client_s']:.1f}"
     assert milliseconds in outcome.out
     assert "queue" in outcome.out, "the footnote says what it holds"
 
@@ -101,6 +101,24 @@ def test_ctrl_c_leaves_complete_rows(fake_server, tmp_path):
     rows = read(output)
     assert len(rows) >= 3
     assert (rows["status"] == "ok").all()
+
+
+def test_ctrl_c_ends_a_measurement_of_the_bandwidth_at_once(fake_server, tmp_path):
+    """It blocks the event loop, which would hear of Ctrl-C only afterwards, and go on with the first case."""
+    model = ["-m", "gpt2-mini", "-w", "bf16", "--artifact", "openai=fake-model", "-o", tmp_path / "out.csv"]
+    command = [TOKENROOF, "run", "--backend", "openai", "--base-url", fake_server().base_url, *model, "-p", "16"]
+    environment = {**os.environ, "TOKENROOF_CACHE": str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment) as run:
+        said = b""
+        while b"bandwidth" not in said:
+            line = run.stderr.readline()
+            assert line, said
+            said += line
+        run.send_signal(signal.SIGINT)
+        _, rest = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert b"warming up" not in rest
+    assert b"Traceback" not in rest
 
 
 def test_servers_and_arrivals_that_differ_are_lines_of_their_own(fake_server, bench):

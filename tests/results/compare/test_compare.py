@@ -239,7 +239,7 @@ def test_of_several_formats_with_as_many_bits_none_is_chosen_silently(make: Make
     result = _by_backend(*two, one)
     assert result.pairs.empty
     assert set(result.left_out["why"]) == {
-        "3 lines could be meant, which differ in backend, exact weight_format: choose with --by"
+        "3 lines could be meant, which differ in exact weight_format: choose with --by"
     }
 
 
