@@ -47,7 +47,7 @@ class ServingRows:
         self._plan, self._salt = plan, salt
         self._server: Server | None = None
         self._ceilings: ServingCeilings
-        source, machine, device = plan.source, plan.machine, plan.device
+        source, machine = plan.source, plan.machine
         self._common: Row = {
             "schema_version": SCHEMA_VERSION,
             "run_id": run_id,
@@ -57,7 +57,7 @@ class ServingRows:
             "os": machine and machine.os,
             "cpu": machine and machine.cpu,
             "ram_bytes": machine and machine.ram_bytes,
-            "device_name": device and device.name,
+            **_device(plan),
             "backend": NAME,
             "model": plan.model,
             "architecture": source and source.architecture.model_type,
@@ -175,6 +175,16 @@ class ServingRows:
             if row.get(column.name) is None and column.name not in _TOLD_ELSEWHERE
         }
         return row | {"unavailable": {name: why for name, why in reasons.items() if why}}
+
+
+def _device(plan: ServingPlan) -> Row:
+    """Whose memory the server reads, called as an engine in process calls it where it is this machine's."""
+    machine, device = plan.machine, plan.device
+    if machine and device and len(machine.gpus) == 1:
+        return {"device_name": machine.gpus[0].name, "device_memory_bytes": machine.gpus[0].memory_bytes}
+    if machine and not device and not machine.gpus:
+        return {"device_name": machine.cpu, "device_memory_bytes": machine.ram_bytes}
+    return {"device_name": device and device.name}
 
 
 def _reasoning(found: Round, n_gen: int) -> tuple[int | None, dict[str, str]]:
