@@ -196,7 +196,8 @@ class _Runner:
         if not (death.crashed and fallback) or work in self._engine_options:
             return False
         self._engine_options[work] = fallback
-        self._reporter.note(f"{work}: {death.reason}; once more with {fallback}")
+        settings = ", ".join(f"{name}={value}" for name, value in fallback.items())
+        self._reporter.note(f"{work}: {death.reason}; once more with {settings}")
         return True
 
     def _keep(self, row: Row, sample: Row | None) -> None:

@@ -38,6 +38,11 @@ def _sentence(group: pd.DataFrame, words: Words) -> str:
     first, last = group.iloc[0], group.iloc[-1]
     shares = group["request_tok_s"] / first["request_tok_s"]
     slower = group[shares < _FREE_SHARE]
+    # Streams that never all decode at once have no decode rate together: the server lets requests wait.
+    waiting = group[(group["batch"] > 1) & group["decode_tok_s"].isna()]
+    if not waiting.empty and (slower.empty or waiting.iloc[0]["batch"] <= slower.iloc[0]["batch"]):
+        context, streams = f"{int(first['context']):,}", waiting.iloc[0]["batch"]
+        return words["serving.waiting"].format(who=who(first), context=context, streams=streams)
     if slower.empty:
         key, stops = "free", last
     elif (before := group[group["batch"] < slower.iloc[0]["batch"]].iloc[-1])["batch"] == first["batch"]:

@@ -67,6 +67,8 @@ def obstacle(weight_format: str, engine: EngineInfo, backend: str, architecture:
     if weight_format in PLAIN:
         return None
     made = made_by(engine, backend)
+    at_load = BACKENDS[backend].quantises_at_load
+    elsewhere = architecture.is_mixture or architecture.model_type in _CONVOLUTIONS  # most weights in no linear layer
     if weight_format in NEEDS_IMPORTANCE and made:
         near = difflib.get_close_matches(weight_format, made, n=2, cutoff=0)
         return (
@@ -76,8 +78,8 @@ def obstacle(weight_format: str, engine: EngineInfo, backend: str, architecture:
     if weight_format not in made:
         usual = (name for name in made if "-g" not in name)
         lacking = f"it has no {weight_format} weights (-w); it has {', '.join((*PLAIN, *usual))}"
-        return lacking + (_WITH_TORCHAO if BACKENDS[backend].quantises_at_load and not made else "")
-    if BACKENDS[backend].quantises_at_load and (architecture.is_mixture or architecture.model_type in _CONVOLUTIONS):
+        return lacking + (_WITH_TORCHAO if at_load and not made and not elsewhere else "")
+    if at_load and elsewhere:
         what = "experts" if architecture.is_mixture else f"the matrices of {architecture.model_type}"
         return f"torchao quantises linear layers (-w {weight_format}), and {what} are in none"
     nominal = roofline_name(weight_format, backend)
