@@ -3,8 +3,8 @@
     python benchmarks/offload_loopback.py [-ngl 0,2,4,6,8,10,-1] [-n 32] [-r 3] [--launches 3]
 
 `tokenroof serve-tier` lends this machine's own memory and one thread; the run computes its own layers with two. The
-launches of all points take turns, so a drift of the machine harms every point alike. The speeds of both memories come
-from the two ends alone; the points between are predicted from them.
+launches of all points take turns, so a drift of the machine harms every point alike. The speeds of both memories and
+the time of handing over come from the two ends and the first split; the points between are predicted from them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def main() -> None:
         print("failed:", reason)
     print(offload_text(rows, words("en")))
     errors = [abs(point.error) for point in sweep_of(rows).between]
-    print(f"{sum(error <= AIM for error in errors)} of {len(errors)} points between the ends within {AIM:.0%}")
+    print(f"{sum(error <= AIM for error in errors)} of {len(errors)} predicted points within {AIM:.0%}")
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ class Point:
     host_bytes: float  # that a step reads in the host's memory
     off_host_bytes: float  # that it reads elsewhere
     ceiling_tok_s: float
-    predicted_s: float  # of a step, from the speeds at the two ends
+    predicted_s: float  # of a step, from the memories' speeds
 
     @property
     def error(self) -> float:
@@ -46,15 +46,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Points with the fewest layers off the host first, and the speeds that the first and the last of them tell."""
+    """Points with the fewest layers off the host first, and the speeds that some of them tell."""
 
     points: tuple[Point, ...]
-    speeds: tuple[float, float] | None  # bytes a second of the host's memory and of the others
+    speeds: two_tiers.Speeds | None
 
     @property
     def between(self) -> tuple[Point, ...]:
-        """What the two ends predict."""
-        return self.points[1:-1]
+        """Those that are predicted from the others."""
+        return self.points[self.speeds.known - 1 : -1] if self.speeds else self.points[1:-1]
 
 
 def sweep_of(rows: pd.DataFrame) -> Sweep:
@@ -64,7 +64,7 @@ def sweep_of(rows: pd.DataFrame) -> Sweep:
     table = ok.groupby(_LAYERS)[["batch", HOST, OFF_HOST, "decode_ceiling_tok_s"]].median()
     table["tok_s"] = launches.groupby(_LAYERS).median()
     table["step_s"] = table["batch"] / table["tok_s"]
-    speeds = two_tiers.speeds_of_ends(table) if len(table) > 1 else None
+    speeds = two_tiers.speeds_of(table) if len(table) > 1 else None
     table["predicted_s"] = two_tiers.predicted_s(table, speeds) if speeds else math.nan
     columns = ["tok_s", "step_s", HOST, OFF_HOST, "decode_ceiling_tok_s", "predicted_s"]
     cells = table[columns].astype(float).itertuples(name=None)
@@ -114,11 +114,14 @@ def _sentences(sweep: Sweep, words: Words, left_out: Sequence[int]) -> list[str]
         return told
     if sweep.speeds is None:
         return [*told, words["offload.no_speeds"]]
-    host, off_host = sweep.speeds
-    told.append(words["offload.speeds"].format(host=gigabytes(host), off_host=gigabytes(off_host)))
+    host, off_host, handover_s, _ = sweep.speeds
+    speeds = {"host": gigabytes(host), "off_host": gigabytes(off_host), "handover": number(1e3 * handover_s)}
+    told.append(words["offload.speeds_and_handover" if handover_s else "offload.speeds"].format(**speeds))
     if sweep.between:
         worst = max(sweep.between, key=lambda point: abs(point.error))
         told.append(words["offload.worst"].format(layers=worst.layers, error=_signed_percent(worst.error)))
+        if not handover_s:
+            told.append(words["offload.no_handover"])
     told.append(
         words["offload.where"].format(
             layers=last.layers,
@@ -127,6 +130,7 @@ def _sentences(sweep: Sweep, words: Words, left_out: Sequence[int]) -> list[str]
             host=gigabytes(last.host_bytes),
             off_host_ms=number(1e3 * last.off_host_bytes / off_host),
             off_host=gigabytes(last.off_host_bytes),
+            handover=words["offload.handing_over"].format(ms=speeds["handover"]) if handover_s else "",
         )
     )
     return told

@@ -61,7 +61,7 @@ def _with_prediction(found: pd.DataFrame) -> pd.DataFrame:
     """The lines with the rate that their two ends predict, NaN where these tell none."""
     found = found.assign(step_s=found["batch"] / found[_RATE], **{_PREDICTED: math.nan})
     for _, one in found.groupby(_CURVE, dropna=False, sort=False):
-        if len(one) >= _LEAST_POINTS and (speeds := two_tiers.speeds_of_ends(one)):
+        if len(one) >= _LEAST_POINTS and (speeds := two_tiers.speeds_of(one)):
             found.loc[one.index, _PREDICTED] = one["batch"] / two_tiers.predicted_s(one, speeds)
     return found
 

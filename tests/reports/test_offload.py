@@ -54,7 +54,7 @@ def _sweep(make_row: Make, middle_s: float = 0.132) -> list[dict[str, Any]]:
 
 def test_the_ends_tell_two_speeds_and_predict_the_middle(table: Callable[..., pd.DataFrame], make_row: Make) -> None:
     found = sweep_of(table(*_sweep(make_row)))
-    assert found.speeds == pytest.approx((50e9, 500e9))
+    assert found.speeds == pytest.approx((50e9, 500e9, 0, 2))
     assert [point.layers for point in found.points] == [0, 7, 13]
     (middle,) = found.between
     assert middle.predicted_s == pytest.approx(0.132)
@@ -62,9 +62,35 @@ def test_the_ends_tell_two_speeds_and_predict_the_middle(table: Callable[..., pd
     assert middle.ceiling_tok_s == pytest.approx(2 / 0.132)
 
 
+def _with_handover(make_row: Make) -> list[dict[str, Any]]:
+    """The same memories, and 15 ms for every step that leaves the host: 0.24, 0.219 + 0.015, 0.132 + 0.015, …"""
+    steps = ((0, 12.0, 0.24), (2, 10.0, 0.219), (7, 6.0, 0.147), (10, 3.0, 0.093), (13, 0.0, 0.039))
+    return [_row(make_row, n, host_gb=on_host, gpu_gb=12 - on_host, step_s=s) for n, on_host, s in steps]
+
+
+def test_three_points_tell_what_handing_over_costs(table: Callable[..., pd.DataFrame], make_row: Make) -> None:
+    found = sweep_of(table(*_with_handover(make_row)))
+    assert found.speeds == pytest.approx((50e9, 500e9, 0.015, 3))
+    assert [point.layers for point in found.between] == [7, 10]
+    assert [point.error for point in found.between] == pytest.approx([0, 0], abs=1e-9)
+    said = offload_text(table(*_with_handover(make_row)), words("en")).splitlines()
+    assert _numbers(said, "By the two ends and the first split") == [50, 500, 15]
+    assert _numbers(said, "At -ngl") == [13, 39, 0, 0, 24, 12, 15]
+    assert not any(line.startswith("What a step pays") for line in said)
+
+
+def test_times_that_leave_nothing_for_handing_over(table: Callable[..., pd.DataFrame], make_row: Make) -> None:
+    """A first split that is faster than both speeds allow would be paid for handing over."""
+    rows = _with_handover(make_row)
+    rows[1] = _row(make_row, 2, host_gb=10, gpu_gb=2, step_s=0.19)
+    found = sweep_of(table(*rows))
+    assert found.speeds is not None
+    assert (found.speeds.handover_s, len(found.between)) == (0, 3)
+
+
 def test_sequences_at_once_share_a_step(table: Callable[..., pd.DataFrame], make_row: Make) -> None:
     rows = [row | {"batch": 4, "decode_tok_s": 4 * row["decode_tok_s"]} for row in _sweep(make_row)]
-    assert sweep_of(table(*rows)).speeds == pytest.approx((50e9, 500e9))
+    assert sweep_of(table(*rows)).speeds == pytest.approx((50e9, 500e9, 0, 2))
 
 
 def test_a_launch_that_repeats_more_weighs_no_more(table: Callable[..., pd.DataFrame], make_row: Make) -> None:
@@ -115,9 +141,7 @@ def test_nothing_is_predicted_from_ends_that_contradict(table: Callable[..., pd.
     assert found.speeds is None
     assert math.isnan(found.points[1].predicted_s)
     assert "they predict nothing" in offload_text(table(*rows), words("en"))
-    assert (
-        two_tiers.speeds_of_ends(pd.DataFrame({"step_s": [1.0], two_tiers.HOST: [1], two_tiers.OFF_HOST: [1]})) is None
-    )
+    assert two_tiers.speeds_of(pd.DataFrame({"step_s": [1.0], two_tiers.HOST: [1], two_tiers.OFF_HOST: [1]})) is None
 
 
 def test_rows_that_do_not_tell_what_they_read(table: Callable[..., pd.DataFrame], make_row: Make) -> None:

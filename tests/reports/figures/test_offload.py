@@ -43,7 +43,7 @@ def test_the_ends_predict_the_middle_from_the_bytes_of_each_memory(drawn: Callab
     (axes,) = found.figure.axes
     (predicted,) = [line for line in axes.lines if line.get_linestyle() == ":"]
     assert list(predicted.get_ydata()) == pytest.approx([1 / 0.24, 1 / 0.132, 1 / 0.024])
-    assert "predicted from the two ends" in [text.get_text() for text in found.figure.texts]
+    assert "predicted from the memories' speeds" in [text.get_text() for text in found.figure.texts]
 
 
 def test_nothing_is_predicted_where_the_rows_do_not_tell_what_they_read(
@@ -53,7 +53,7 @@ def test_nothing_is_predicted_where_the_rows_do_not_tell_what_they_read(
     (axes,) = found.figure.axes
     (predicted,) = [line for line in axes.lines if line.get_linestyle() == ":"]
     assert all(math.isnan(rate) for rate in predicted.get_ydata())
-    assert "predicted from the two ends" not in [text.get_text() for text in found.figure.texts]
+    assert "predicted from the memories' speeds" not in [text.get_text() for text in found.figure.texts]
 
 
 def test_one_placement_is_no_figure(missing: Callable[..., Missing], make_row: Make) -> None:
