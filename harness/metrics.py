@@ -9,7 +9,12 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from harness.workload import Case
+
+DECODE = ("decode_tok_s", "tpot_s")
+ITL = ("itl_p50_s", "itl_p90_s", "itl_p99_s", "itl_max_s")
 
 
 def metrics(case: Case, ttft_s: float | None, itl_s: Sequence[float]) -> tuple[dict[str, float], dict[str, str]]:
@@ -30,15 +35,19 @@ def metrics(case: Case, ttft_s: float | None, itl_s: Sequence[float]) -> tuple[d
     else:
         values |= {"ttft_s": ttft_s, "prefill_tok_s": case.batch * case.n_prompt / ttft_s}
     if len(itl_s) == 0:
-        why = "prefill only (-n 0)" if case.n_gen == 0 else "one token has no interval (-n 1)"
-        missing |= dict.fromkeys((*_DECODE, *_ITL), why)
+        missing |= dict.fromkeys((*DECODE, *ITL), no_interval(case.n_gen))
     else:
         tpot_s = float(np.sum(itl_s)) / len(itl_s)
         values |= {"tpot_s": tpot_s, "decode_tok_s": case.batch / tpot_s}
-        p50, p90, p99, most = np.quantile(itl_s, [0.5, 0.9, 0.99, 1.0])
-        values |= dict(zip(_ITL, map(float, (p50, p90, p99, most)), strict=True))
+        values |= itl_quantiles(itl_s)
     return values, missing
 
 
-_DECODE = ("decode_tok_s", "tpot_s")
-_ITL = ("itl_p50_s", "itl_p90_s", "itl_p99_s", "itl_max_s")
+def itl_quantiles(itl_s: Sequence[float] | NDArray[np.float64]) -> dict[str, float]:
+    """The columns `ITL` of intervals in seconds."""
+    return dict(zip(ITL, map(float, np.quantile(itl_s, [0.5, 0.9, 0.99, 1.0])), strict=True))
+
+
+def no_interval(n_gen: int) -> str:
+    """Why so few tokens have no interval: none, or one."""
+    return "one token has no interval (-n 1)" if n_gen else "prefill only (-n 0)"

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from harness.errors import UserError
+from results.schema import CASE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    import pandas as pd
     from numpy.typing import NDArray
 
 # One item of a list as llama-bench writes it: 512, 0-8192, 0-8192+1024, 512-4096*2. Only -ngl may be negative.
@@ -73,6 +75,12 @@ class Case:
         sequences = "" if self.batch == 1 else f" B{self.batch}"
         source = f" of {self.prompt_file}" if self.prompt_file else ""
         return text + sequences + _CACHE_NAMES[self.kv_cache] + source
+
+
+def cases_of_rows(rows: pd.DataFrame) -> list[Case]:
+    """What each row of `results.read.read` was asked to measure."""
+    cells = rows[CASE].assign(prompt_file=rows["prompt_file"].fillna(""))
+    return [Case(*row) for row in cells.itertuples(index=False)]
 
 
 Due = dict[Case, int]

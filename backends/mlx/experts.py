@@ -5,15 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from mlx_lm.models.switch_layers import SwitchGLU, SwitchMLP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import mlx.core as mx
-    from numpy.typing import NDArray
-
 _KINDS = (SwitchGLU, SwitchMLP)
 
 
@@ -37,8 +34,3 @@ def watched() -> Iterator[list[mx.array]]:
     finally:
         for kind, call in zip(_KINDS, usual, strict=True):
             kind.__call__ = call  # type: ignore[method-assign]
-
-
-def distinct(seen: list[mx.array]) -> NDArray[np.int64]:
-    """`[layers]`: how many different experts each of them chose."""
-    return np.array([len(np.unique(np.asarray(indices))) for indices in seen], np.int64)

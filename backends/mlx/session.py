@@ -12,6 +12,7 @@ from mlx_lm.models.cache import can_trim_prompt_cache, trim_prompt_cache
 from mlx_lm.utils import get_total_parameters
 
 from backends.base import BackendError, Facts, Memory, Session
+from backends.experts import step_by_step
 from backends.mlx import caches, devices, experts, weights
 from backends.mlx.errors import engine_errors
 
@@ -142,16 +143,7 @@ class MlxSession(Session):
 
     def experts_hit(self, tokens: Ids, first: int) -> NDArray[np.int64] | None:
         """By mlx-lm's modules for experts; None for a model that has others."""
-        batch, n = tokens.shape
-        self.allocate(n, batch)
-        if first:
-            self.prefill(tokens[:, :first])
-        counts = []
-        for step in range(first, n):
-            with experts.watched() as seen:
-                self.prefill(tokens[:, step : step + 1])
-            counts.append(experts.distinct(seen))
-        return np.array(counts) if counts[0].size else None
+        return step_by_step(self, tokens, first, experts.watched, np.asarray)
 
     def facts(self) -> Facts:
         """Counted from the loaded arrays; MLX itself describes the device."""

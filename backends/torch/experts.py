@@ -5,13 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 # Set by transformers' `use_experts_implementation`, which makes of a model's experts one module with one interface:
 # hidden states, the chosen experts' numbers, their weights.
@@ -35,8 +32,3 @@ def watched(model: torch.nn.Module) -> Iterator[list[torch.Tensor]]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def distinct(seen: list[torch.Tensor]) -> NDArray[np.int64]:
-    """`[layers]`: how many different experts each of them chose."""
-    return np.array([len(np.unique(indices.cpu().numpy())) for indices in seen], np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 import transformers
 
 from backends.base import BackendError, Facts, Memory, Session
+from backends.experts import step_by_step
 from backends.torch import experts, modes
 from backends.torch.attention import SPLIT, KvCache
 from backends.torch.caches import QUANTIZED, LibraryCache, choose, stored
@@ -137,16 +139,8 @@ class TorchSession(Session):
 
     def experts_hit(self, tokens: Ids, first: int) -> NDArray[np.int64] | None:
         """In eager steps, whose modules can be looked at; None for experts that transformers does not mark."""
-        batch, n = tokens.shape
-        self.allocate(n, batch)
-        if first:
-            self.prefill(tokens[:, :first])
-        counts = []
-        for step in range(first, n):
-            with experts.watched(self._model) as seen:
-                self.prefill(tokens[:, step : step + 1])
-            counts.append(experts.distinct(seen))
-        return np.array(counts) if counts[0].size else None
+        watched = partial(experts.watched, self._model)
+        return step_by_step(self, tokens, first, watched, lambda chosen: chosen.cpu().numpy())
 
     def facts(self) -> Facts:
         """Counted from the model's own tensors, which hold a tied one once."""

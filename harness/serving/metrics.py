@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from harness.metrics import DECODE, ITL, itl_quantiles, no_interval
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
 Values = dict[str, float]
 Missing = dict[str, str]
 
-_ITL = ("itl_p50_s", "itl_p90_s", "itl_p99_s", "itl_max_s")
-_DECODE = ("decode_tok_s", "tpot_s")
 _LEAST_TOGETHER = 2  # tokens of each stream while all decode: fewer are an accident, not a rate
 
 
@@ -41,7 +41,7 @@ def metrics(replies: Sequence[Reply], n_gen: int) -> tuple[Values, Missing]:
     if n_gen:
         values["output_tok_s"] = _output_rate(replies, n_gen)
     else:
-        missing["output_tok_s"] = "prefill only (-n 0)"
+        missing["output_tok_s"] = no_interval(n_gen)
     for rates in (_request_rate, _together, _itl):
         found = rates(replies, n_gen)
         if isinstance(found[1], str):
@@ -80,32 +80,30 @@ def _together(replies: Sequence[Reply], n_gen: int) -> tuple[tuple[str, ...], Va
     Between two of its chunks a stream's tokens arrive evenly, so that neither end of that time favours any.
     """
     if why := _no_rate(replies, n_gen):
-        return _DECODE, why
+        return DECODE, why
     begin = max(int(reply.arrivals_ns[0]) for reply in replies)
     end = min(int(reply.arrivals_ns[-1]) for reply in replies)
     if end <= begin:
-        return _DECODE, "the streams never all decode at once: the server serves fewer at a time, or some came late"
+        return DECODE, "the streams never all decode at once: the server serves fewer at a time, or some came late"
     tokens = [np.diff(np.interp([begin, end], reply.arrivals_ns, reply.tokens_at(n_gen)))[0] for reply in replies]
     if len(replies) > 1 and min(tokens) < min(_LEAST_TOGETHER, n_gen - 1):
-        return _DECODE, f"all streams decode at once for {(end - begin) / 1e9:.3g} s only, too few tokens for a rate"
+        return DECODE, f"all streams decode at once for {(end - begin) / 1e9:.3g} s only, too few tokens for a rate"
     rate = float(sum(tokens)) / ((end - begin) / 1e9)
-    return _DECODE, {"decode_tok_s": rate, "tpot_s": len(replies) / rate}
+    return DECODE, {"decode_tok_s": rate, "tpot_s": len(replies) / rate}
 
 
 def _itl(replies: Sequence[Reply], n_gen: int) -> tuple[tuple[str, ...], Values | str]:
     if why := _no_rate(replies, n_gen):
-        return _ITL, why
+        return ITL, why
     found = intervals_s(replies, n_gen)
     if not len(found):
-        return _ITL, "some chunks of the stream hold several tokens, so it shows no interval between two"
-    return _ITL, dict(zip(_ITL, _quantiles(found, (0.5, 0.9, 0.99, 1.0)), strict=True))
+        return ITL, "some chunks of the stream hold several tokens, so it shows no interval between two"
+    return ITL, itl_quantiles(found)
 
 
 def _no_rate(replies: Sequence[Reply], n_gen: int) -> str | None:
-    if n_gen == 0:
-        return "prefill only (-n 0)"
-    if n_gen == 1:
-        return "one token has no interval (-n 1)"
+    if n_gen < 2:
+        return no_interval(n_gen)
     if any(len(reply.arrivals_ns) == 1 for reply in replies):
         return "the reply came in one chunk, which shows no rate"
     if any(reply.decode_s <= 0 for reply in replies):
@@ -113,5 +111,5 @@ def _no_rate(replies: Sequence[Reply], n_gen: int) -> str | None:
     return None
 
 
-def _quantiles(samples: Sequence[float] | NDArray[np.float64], at: tuple[float, ...]) -> list[float]:
+def _quantiles(samples: Sequence[float], at: tuple[float, ...]) -> list[float]:
     return [float(value) for value in np.quantile(samples, at)]

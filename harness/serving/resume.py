@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backends.openai import NAME
-from harness.workload import Case
+from harness.workload import cases_of_rows
 from results.read import read
-from results.schema import CASE
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from harness.serving.plan import ServingPlan
+    from harness.workload import Case
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ def measured(plan: ServingPlan) -> Done:
     run_id = str(rows["run_id"].iloc[-1])
     rows = rows[rows["run_id"] == run_id]
     good = rows[rows["status"] == "ok"]
-    counts = {str(server): Counter(_cases(its)) for server, its in good.groupby("backend_version")}
+    counts = {str(server): Counter(cases_of_rows(its)) for server, its in good.groupby("backend_version")}
     return Done(run_id, int(rows["launch"].max()), counts)
 
 
 def rows_of(plan: ServingPlan, rows: pd.DataFrame, run_id: str) -> pd.DataFrame:
     """The rows of one run that answer a plan; a case that is complete by now has no failures to answer for."""
     rows = _of_plan(plan, rows[rows["run_id"] == run_id])
-    good = Counter(_cases(rows[rows["status"] == "ok"]))
-    complete = np.array([good[case] >= plan.repetitions for case in _cases(rows)], bool)
+    good = Counter(cases_of_rows(rows[rows["status"] == "ok"]))
+    complete = np.array([good[case] >= plan.repetitions for case in cases_of_rows(rows)], bool)
     return rows[~complete | (rows["status"] == "ok")].reset_index(drop=True)
 
 
@@ -76,11 +76,6 @@ def _of_plan(plan: ServingPlan, rows: pd.DataFrame) -> pd.DataFrame:
     )
     rows = rows[same]
     asked = [json.loads(settings).get("asked") == plan.asked() for settings in rows["engine_settings"]]
-    planned = [case in plan.cases for case in _cases(rows)]
+    planned = [case in plan.cases for case in cases_of_rows(rows)]
     kept: pd.DataFrame = rows[np.array(asked, bool) & np.array(planned, bool)]
     return kept
-
-
-def _cases(rows: pd.DataFrame) -> list[Case]:
-    cells = rows[CASE].assign(prompt_file=rows["prompt_file"].fillna(""))
-    return [Case(*row) for row in cells.itertuples(index=False)]

@@ -23,12 +23,11 @@ class Budget:
     def take(self, work: Work, cases: tuple[Case, ...]) -> tuple[tuple[Case, ...], dict[Case, str]]:
         """The cases that there is time for, and why not of the others."""
         estimate = work.estimate(cases)
-        begin_s = self._launches * (estimate.load_s + estimate.probe_s)
         within: list[Case] = []
         over: dict[Case, str] = {}
         for case in cases:
-            work_s = self._launches * (estimate.fill_s[case] + (1 + self._repetitions) * estimate.case_s[case])
-            needed_s = work_s if within else begin_s + work_s
+            begun_s = estimate.launch_s({}) if within else 0.0
+            needed_s = self._launches * (estimate.launch_s({case: self._repetitions}) - begun_s)
             if self._left_s is not None and needed_s > self._left_s:
                 left = duration(self._left_s)
                 over[case] = f"about {duration(needed_s)} of measuring, and --max-time leaves {left} for it"

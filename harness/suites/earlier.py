@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from harness.workload import Case
+from harness.workload import Case, cases_of_rows
 from results.read import read
 
 if TYPE_CHECKING:
@@ -76,16 +76,12 @@ def earlier_run(output: Path, suite: str, machine: str) -> Earlier:
         return Earlier()
     run_id = str(rows["run_id"].iloc[-1])
     found: dict[_Request, list[tuple[str, str, int]]] = {}
-    for row in rows[rows["run_id"] == run_id].to_dict("records"):
+    rows = rows[rows["run_id"] == run_id]
+    for row, case in zip(rows.to_dict("records"), cases_of_rows(rows), strict=True):
         asked = json.loads(row["engine_settings"])["asked"]
-        request = (row["backend"], row["model"], _text(asked), _case(row))
+        request = (row["backend"], row["model"], _text(asked), case)
         found.setdefault(request, []).append((row["row_id"], row["status"], asked[_LAYERS]))
     return Earlier(run_id, found)
-
-
-def _case(row: Mapping[Any, Any]) -> Case:
-    n_depth, n_prompt, n_gen, batch = (int(row[name]) for name in ("n_depth", "n_prompt", "n_gen", "batch"))
-    return Case(n_depth, n_prompt, n_gen, batch, row["kv_cache"])
 
 
 def _text(asked: Mapping[str, Any]) -> str:
