@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +35,14 @@ class BackendError(Exception):
 
 class OutOfMemoryError(BackendError):
     """The engine ran out of device or host memory. The message says which, and how much was asked if known."""
+
+
+class Repeated(NamedTuple):
+    """A synthetic tensor: its elements, in C order, are those of a pool, over and over."""
+
+    pool: NDArray[np.uint16]  # the bits of bfloat16
+    start: int  # place in the pool of the first one
+    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ class Backend:
     places_layers: bool = False  # can put part of the layers on the GPU (-ngl)
     quantises_at_load: bool = False  # in memory; else its `quantise` module writes a copy
     kv_formats: tuple[str, ...] = ()  # that every version of it has, beside the weights' own (-ctk, -ctv)
+    needless: tuple[str, ...] = ()  # what its libraries import wherever it is installed, and it does without
     # Engine options to try once more with when the process dies without a word, and what they avoid.
     after_crash: dict[str, Any] = field(default_factory=dict)
 
@@ -44,7 +45,16 @@ BACKENDS = {
     backend.name: backend
     for backend in (
         Backend("torch", "backends.torch", ("torch", "transformers"), "torch", "hf", quantises_at_load=True),
-        Backend("mlx", "backends.mlx", ("mlx", "mlx_lm"), "mlx", "hf", kv_formats=("8bit", "4bit")),
+        Backend(
+            "mlx",
+            "backends.mlx",
+            ("mlx", "mlx_lm"),
+            "mlx",
+            "hf",
+            kv_formats=("8bit", "4bit"),
+            # By transformers, of which mlx-lm takes tokenizers: more than a second of each start, and 190 MB.
+            needless=("torch",),
+        ),
         Backend(
             "llama.cpp",
             "backends.llama_cpp",

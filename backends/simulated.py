@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from backends.base import Ids, LoadRequest, Logits
+    from backends.base import Held, Ids, LoadRequest, Logits
 
 _VERSION = "1"
 _VOCAB = 512
@@ -44,7 +44,7 @@ class Options:
     ttft_s: float = 0.02  # of every prefill, whatever its length
     itl_s: float = 0.002
     fault: Literal["crash", "hang", "oom", "error"] | None = None
-    fault_at: Literal["load", "prefill", "decode"] = "decode"  # decode: half-way
+    fault_at: Literal["load", "held", "prefill", "decode"] = "decode"  # decode: half-way
     fault_context: int | None = None  # fail only while this many tokens are allocated; None: always
     use_extra_bufts: bool = True  # False: a "crash" does not happen, like llama.cpp's with this option
 
@@ -153,6 +153,11 @@ class SimulatedSession(Session):
             kv_allocated_tokens=self._states.shape[1],
             engine_settings=asdict(self._options),
         )
+
+    def held(self) -> tuple[Held, ...] | None:
+        """None: it holds no weights."""
+        self.fail_if_asked("held")
+        return None
 
     def memory(self) -> Memory:
         """The states' bytes."""

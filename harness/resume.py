@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from results.read import read
+from harness.done import answered_for, last_run
 from results.schema import CASE
 
 if TYPE_CHECKING:
-    from harness.models.source import Artifact
+    from collections import Counter
+
+    from harness.done import Done
+    from harness.models.artifacts import Artifact
     from harness.plan import Plan
     from harness.work import Work
     from harness.workload import Case, Due
@@ -21,43 +22,19 @@ if TYPE_CHECKING:
 _KEY = ["machine", "backend", "model", "weights_id", *CASE, "seed"]
 
 
-@dataclass(frozen=True)
-class Done:
-    """The run that is resumed: the last in the file that did any of the plan's work.
-
-    Attributes:
-        run_id: its name; None where there is no such run.
-        last_launch: its highest launch number.
-        rows: good rows of each of its cases, by key.
-    """
-
-    run_id: str | None = None
-    last_launch: int = 0
-    rows: Counter[str] = field(default_factory=Counter)
-
-
-NOTHING = Done()
-
-
-def measured(plan: Plan, artifacts: dict[Work, Artifact], run_id: str | None = None) -> Done:
+def measured(plan: Plan, artifacts: dict[Work, Artifact], rows: pd.DataFrame, run_id: str | None = None) -> Done[str]:
     """Find the run to resume, and count what it has.
 
     Args:
         plan: what is to run.
         artifacts: of its works.
+        rows: all of the output file's.
         run_id: of the only run that will do, where this plan is a part of one; None: the last that did any of it.
     """
-    if not plan.output.exists():
-        return NOTHING
-    rows = read(plan.output)
     if run_id is not None:
         rows = rows[rows["run_id"] == run_id]
     rows = rows[_keys(rows).isin(_planned(plan, artifacts)) & (rows["suite"].fillna("") == (plan.suite or ""))]
-    if rows.empty:
-        return NOTHING
-    run_id = str(rows["run_id"].iloc[-1])
-    rows = rows[rows["run_id"] == run_id]
-    return Done(run_id, int(rows["launch"].max()), Counter(_keys(rows[rows["status"] == "ok"])))
+    return last_run(rows, _keys)
 
 
 def missing(plan: Plan, work: Work, done: Counter[str], artifact: Artifact) -> list[Due]:
@@ -84,11 +61,10 @@ def missing(plan: Plan, work: Work, done: Counter[str], artifact: Artifact) -> l
 
 def rows_of(plan: Plan, artifacts: dict[Work, Artifact], rows: pd.DataFrame, run_id: str) -> pd.DataFrame:
     """The rows of one run that answer a plan; a case that is complete by now has no failures to answer for."""
+    rows = rows[rows["run_id"] == run_id]
     keys = _keys(rows)
-    mine = (rows["run_id"] == run_id) & keys.isin(_planned(plan, artifacts))
-    good = Counter(keys[mine & (rows["status"] == "ok")])
-    made_good = (rows["status"] != "ok") & (keys.map(good) >= plan.launches * plan.repetitions)
-    return rows[mine & ~made_good].reset_index(drop=True)
+    mine = keys.isin(_planned(plan, artifacts))
+    return answered_for(rows[mine], keys[mine].tolist(), plan.launches * plan.repetitions)
 
 
 def untouched(plan: Plan, artifacts: dict[Work, Artifact], rows: pd.DataFrame, run_id: str) -> list[tuple[Work, Case]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from backends.bandwidth import ROW_BYTES
 from backends.base import BackendError
-from backends.llama_cpp import engine, gpu_registry
+from backends.llama_cpp import gpu_registry, library
 from backends.llama_cpp.graphs import Matrices, Processor, Products
 from backends.llama_cpp.rpc import connect
 
@@ -96,12 +96,7 @@ def _runs(read: Read) -> bool:
 
 
 def _device(device: str, rpc: tuple[str, ...]) -> Gpu:
-    engine()  # its log is led away from the terminal
+    library.start()  # its log is led away from the terminal
     if device == "cpu":
         return gpu_registry.cpu()
-    devices = [*connect(rpc), *gpu_registry.gpus()]
-    for one in devices:
-        if one.accelerator.id == device:
-            return one
-    known = ", ".join(["cpu", *(one.accelerator.id for one in devices)])
-    raise BackendError(f"llama.cpp has no device {device!r}: it has {known}")
+    return gpu_registry.named(device, [*connect(rpc), *gpu_registry.gpus()])

@@ -23,7 +23,6 @@ _LAYER = re.compile(r"layer +(\d+) assigned to device (\S+?),")
 _FLASH_ATTENTION = re.compile(r"(?:flash_attn += |Flash Attention .*?)(enabled|disabled)")
 _LOAD_MODE = re.compile(r"load_mode = (\w+)")
 _SOURCE_LINE = re.compile(r"^.*?\.\w+:\d+: ")
-_NO_MEMORY = re.compile(r"alloc|out of memory|insufficient memory", re.IGNORECASE)
 
 
 class EngineLog:
@@ -74,11 +73,6 @@ def last_words(text: str) -> str:
         text: "…/ggml-rpc.cpp:566: Remote RPC server crashed or returned malformed response".
     """
     return f"llama.cpp: {without_addresses(_SOURCE_LINE.sub('', text.strip()))}"
-
-
-def tells_of_no_memory(message: str) -> bool:
-    """Whether an error message is about an allocation that failed."""
-    return _NO_MEMORY.search(message) is not None
 
 
 def buffer_bytes(text: str) -> dict[str, dict[str, int]]:

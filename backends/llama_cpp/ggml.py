@@ -11,6 +11,7 @@ import ctypes
 import functools
 from typing import Any
 
+Int, Int64 = ctypes.c_int, ctypes.c_int64
 Pointer = ctypes.c_void_p
 Size = ctypes.c_size_t
 Text = ctypes.c_char_p
@@ -30,6 +31,13 @@ def function(name: str, result: Any, *arguments: Any) -> Any:
     symbol.restype = result
     symbol.argtypes = arguments
     return symbol
+
+
+def element_type(name: str) -> int:
+    """The number of one of ggml's element formats by its name in lower or upper case, as "q4_k"."""
+    from gguf import GGMLQuantizationType
+
+    return int(GGMLQuantizationType[name.upper()])
 
 
 def version() -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from backends.base import Accelerator
+from backends.base import Accelerator, BackendError
 from backends.llama_cpp.ggml import Pointer, Size, Text, function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # ggml_backend_dev_type: GPU, and IGPU (one that shares the host's memory). BLAS and AMX (ACCEL) are none.
 _CPU_TYPE, _GPU_TYPE, _INTEGRATED_TYPE = 0, 1, 2
@@ -46,6 +49,18 @@ def usual_gpus() -> list[Gpu]:
 def cpu() -> Gpu:
     """The CPU as ggml sees it, with the system's memory."""
     return _gpu(function("ggml_backend_dev_by_type", Pointer, ctypes.c_int)(_CPU_TYPE))
+
+
+def named(device: str, known: Iterable[Gpu]) -> Gpu:
+    """The one of these devices that has this id.
+
+    Raises:
+        BackendError: there is none; the message names those that can be asked for, of which the CPU is always one.
+    """
+    by_id = {gpu.accelerator.id: gpu for gpu in known}
+    if device not in by_id:
+        raise BackendError(f"llama.cpp has no device {device!r}: it has {', '.join(['cpu', *by_id])}")
+    return by_id[device]
 
 
 def memory(handle: int) -> tuple[int, int]:

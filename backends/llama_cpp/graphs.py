@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from backends.base import BackendError, OutOfMemoryError
-from backends.llama_cpp.ggml import Pointer, Size, Text, function
+from backends.llama_cpp.ggml import Int64, Pointer, Size, Text, element_type, function
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
     from backends.llama_cpp.gpu_registry import Gpu
 
-_TYPES = {"f32": 0, "f16": 1, "bf16": 30}  # ggml_type
 _ELEMENT_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
-_Count = ctypes.c_int64
 
 
 class Processor:
@@ -45,7 +43,7 @@ class Processor:
             ctypes.CFUNCTYPE(None, Pointer, ctypes.c_int)(address)(self.handle, n_threads)
 
 
-class _InitParams(ctypes.Structure):
+class _GgmlInitParams(ctypes.Structure):
     """`ggml_init_params`."""
 
     _fields_ = (("mem_size", Size), ("mem_buffer", Pointer), ("no_alloc", ctypes.c_bool))
@@ -90,9 +88,9 @@ class Matrices:
             raise OutOfMemoryError(f"llama.cpp: no room for {n_bytes} bytes more on {self.processor.name}")
         _free_with(self, "ggml_backend_buffer_free", buffer)
         base = function("ggml_backend_buffer_get_base", Pointer, Pointer)(buffer)
-        make = function("ggml_new_tensor_2d", Pointer, Pointer, ctypes.c_int, _Count, _Count)
+        make = function("ggml_new_tensor_2d", Pointer, Pointer, ctypes.c_int, Int64, Int64)
         place = function("ggml_backend_tensor_alloc", ctypes.c_int, Pointer, Pointer, Pointer)
-        tensors = {name: make(self._context, _TYPES[name], columns, rows) for name in weight_formats}
+        tensors = {name: make(self._context, element_type(name), columns, rows) for name in weight_formats}
         for tensor in tensors.values():
             place(buffer, tensor, base)
         return Matrix(columns, rows, tensors)
@@ -122,7 +120,7 @@ class Products:
         graph_overhead: int = function("ggml_graph_overhead_custom", Size, Size, ctypes.c_bool)(2 * n_nodes, False)
         context = _context(self, n_nodes * _tensor_overhead() + graph_overhead)
         row_bytes = inputs.columns * _ELEMENT_BYTES[weight_format]
-        view = function("ggml_view_2d", Pointer, Pointer, Pointer, _Count, _Count, Size, Size)
+        view = function("ggml_view_2d", Pointer, Pointer, Pointer, Int64, Int64, Size, Size)
         multiply = function("ggml_mul_mat", Pointer, Pointer, Pointer, Pointer)
         self._results = [
             multiply(
@@ -180,7 +178,7 @@ def _free_with(owner: object, function_name: str, handle: int) -> None:
 
 
 def _context(owner: object, n_bytes: int) -> int:
-    context: int = function("ggml_init", Pointer, _InitParams)(_InitParams(n_bytes, None, no_alloc=True))
+    context: int = function("ggml_init", Pointer, _GgmlInitParams)(_GgmlInitParams(n_bytes, None, no_alloc=True))
     _free_with(owner, "ggml_free", context)
     return context
 

@@ -72,12 +72,7 @@ def _devices(request: LoadRequest) -> list[Gpu]:
         )
     if request.device in {"auto", "gpu"}:
         return remote + local
-    known = remote + gpu_registry.gpus()
-    chosen = [gpu for gpu in known if gpu.accelerator.id == request.device]
-    if not chosen:
-        names = ", ".join(gpu.accelerator.id for gpu in known)
-        raise BackendError(f"llama.cpp has no device {request.device!r}: it has {names}")
-    return chosen
+    return [gpu_registry.named(request.device, remote + gpu_registry.gpus())]
 
 
 def _check_shares(request: LoadRequest, n_devices: int) -> None:

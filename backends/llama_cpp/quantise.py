@@ -1,4 +1,4 @@
-"""A GGUF file in another weight format, by llama.cpp's own quantiser."""
+"""Weights in another format, by llama.cpp's own quantiser: a GGUF file, or the rows of a matrix."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import ctypes
 import os
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from backends.base import BackendError
-from backends.llama_cpp import engine
+from backends.llama_cpp import ggml, library
+from backends.llama_cpp.ggml import Int, Int64, Pointer, Size
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 _FILE_TYPE = "LLAMA_FTYPE_MOSTLY_"
 _HELD_BYTES = 2**30  # of a tensor's rows at once; llama.cpp's default of 8 GiB may be more than a machine has
@@ -18,7 +23,7 @@ _HELD_BYTES = 2**30  # of a tensor's rows at once; llama.cpp's default of 8 GiB 
 
 def formats() -> tuple[str, ...]:
     """The mixtures that the installed library has names for, in lower case, as "q4_k_m"."""
-    llama, _ = engine()
+    llama, _ = library.start()
     return tuple(name.removeprefix(_FILE_TYPE).lower() for name in dir(llama) if name.startswith(_FILE_TYPE))
 
 
@@ -34,7 +39,7 @@ def quantise(source: Path, target: Path, weight_format: str, n_threads: int) -> 
     Raises:
         BackendError: llama.cpp refuses, as it does formats that need an importance matrix.
     """
-    llama, log = engine()
+    llama, log = library.start()
     params = llama.llama_model_quantize_default_params()
     params.ftype = getattr(llama, f"{_FILE_TYPE}{weight_format.upper()}")
     params.nthread = n_threads
@@ -43,3 +48,21 @@ def quantise(source: Path, target: Path, weight_format: str, n_threads: int) -> 
     log.clear()
     if llama.llama_model_quantize(os.fsencode(source), os.fsencode(target), ctypes.byref(params)):
         raise BackendError(f"llama.cpp cannot make {weight_format}: {log.take_errors()}")
+
+
+def quantise_rows(rows: NDArray[np.float32], element_format: str) -> NDArray[np.uint8]:
+    """Rows of a matrix in one of ggml's element formats; several threads may call it at once.
+
+    Args:
+        rows: `[rows, length]` in C order; the format's blocks must divide the length.
+        element_format: in lower case, as "q4_k"; one that needs no importance matrix.
+
+    Returns:
+        `[rows, bytes of a row]`.
+    """
+    element, (n_rows, length) = ggml.element_type(element_format), rows.shape
+    row_bytes = ggml.function("ggml_row_size", Size, Int, Int64)(element, length)
+    packed = np.empty((n_rows, row_bytes), np.uint8)
+    pack = ggml.function("ggml_quantize_chunk", Size, Int, Pointer, Pointer, Int64, Int64, Int64, Pointer)
+    pack(element, rows.ctypes.data, packed.ctypes.data, 0, n_rows, length, None)
+    return packed

@@ -56,11 +56,9 @@ def _devices(device: str) -> list[Gpu]:
     gpus = gpu_registry.usual_gpus()
     if device == "cpu" or (device == "auto" and not gpus):
         return [gpu_registry.cpu()]
-    chosen = gpus if device in {"auto", "gpu"} else [gpu for gpu in gpu_registry.gpus() if gpu.accelerator.id == device]
-    if not chosen:
-        known = ", ".join(["cpu", *(gpu.accelerator.id for gpu in gpu_registry.gpus())])
-        raise BackendError(f"llama.cpp has no device {device!r} to lend: it has {known}")
-    return chosen
+    if gpus and device in {"auto", "gpu"}:
+        return gpus
+    return [gpu_registry.named(device, gpu_registry.gpus())]
 
 
 def _require_free(endpoint: str) -> None:

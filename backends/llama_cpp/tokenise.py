@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from backends.base import BackendError
-from backends.llama_cpp import engine, overrides
+from backends.llama_cpp import library, overrides
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ def tokenise(path: Path, text: str) -> list[int]:
     Raises:
         BackendError: the file cannot be read or has no tokenizer.
     """
-    llama, log = engine()
+    llama, log = library.start()
     log.attach(llama)
     log.clear()
     params = llama.llama_model_default_params()

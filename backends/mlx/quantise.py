@@ -1,17 +1,20 @@
-"""A Hugging Face directory in one of MLX's quantised formats, by mlx-lm's own rules of which layers they suit."""
+"""A model in one of MLX's quantised formats, by mlx-lm's own rules of which layers they suit."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 from mlx_lm.utils import quantize_model, save_config, save_model
 
-from backends.mlx import formats, weights
+from backends.mlx import formats, repeated, weights
 from backends.mlx.errors import engine_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
+
+    from backends.base import Repeated
 
 
 def quantise(source: Path, target: Path, weight_format: str, n_threads: int) -> None:  # noqa: ARG001 MLX takes none
@@ -28,11 +31,32 @@ def quantise(source: Path, target: Path, weight_format: str, n_threads: int) -> 
         BackendError: mlx-lm does not know the architecture, or a file is damaged.
         OutOfMemoryError: see `engine_errors`.
     """
-    group_size, bits, mode = formats.parameters(weight_format)
     with engine_errors(f"mlx-lm cannot make {weight_format} of {source.name}", source):
-        model, config = weights.open_model(source)
-        model, config = quantize_model(model, config, group_size, bits, mode)
-        for array in weights.arrays(model.parameters()):
-            mx.eval(array)  # one by one, so that no more than one is in memory unquantised
-        save_model(target, model, donate_model=True)
-        save_config(config, target / "config.json")
+        _write(*weights.open_model(source), target, weight_format)
+
+
+def quantise_repeated(
+    config: Mapping[str, Any], tensors: Mapping[str, Repeated], target: Path, weight_format: str
+) -> None:
+    """The same from tensors that are in no file: each is made when its turn comes.
+
+    Args:
+        config: as in a `config.json`.
+        tensors: by Hugging Face's names.
+        target: as for `quantise`.
+        weight_format: as for `quantise`.
+
+    Raises:
+        BackendError: mlx-lm does not know the architecture.
+        OutOfMemoryError: see `engine_errors`.
+    """
+    with engine_errors(f"mlx-lm cannot make {weight_format} of {config['model_type']}"):
+        _write(*repeated.open_model(config, tensors), target, weight_format)
+
+
+def _write(model: Any, config: dict[str, Any], target: Path, weight_format: str) -> None:
+    model, config = quantize_model(model, config, *formats.parameters(weight_format))
+    for array in weights.arrays(model.parameters()):
+        mx.eval(array)  # one by one, so that no more than one is in memory unquantised
+    save_model(target, model, donate_model=True)
+    save_config(config, target / "config.json")

@@ -16,7 +16,7 @@ from backends.mlx import formats
 from backends.mlx.errors import engine_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _DTYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
@@ -53,7 +53,7 @@ def open_model(artifact: Path) -> tuple[Any, dict[str, Any]]:
         raise BackendError(f"{artifact.name} needs Python code of its own (model_file), which is never run")
     if glob.escape(str(artifact)) != str(artifact):
         raise BackendError(f"{artifact.name}: mlx-lm takes * ? and [ in a path for wildcards; rename the folder")
-    model, config = load_model(artifact, lazy=True, model_config=_older_names(stated))
+    model, config = load_model(artifact, lazy=True, model_config=older_names(stated))
     return model, config
 
 
@@ -123,7 +123,7 @@ def _cast(model: Any, dtype: mx.Dtype) -> None:
     model.update(tree_map_with_path(cast, model.parameters()))
 
 
-def _older_names(config: dict[str, Any]) -> dict[str, Any]:
+def older_names(config: Mapping[str, Any]) -> dict[str, Any]:
     """What transformers 5 saves under names that most of mlx-lm's models do not read.
 
     Without `rope_theta` and `rope_scaling` they would take their defaults without a word.

@@ -14,6 +14,7 @@ import torch
 from backends.bandwidth import ROW_BYTES
 from backends.base import BackendError, OutOfMemoryError
 from backends.torch.devices import choose_device
+from backends.torch.errors import first_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,4 +118,4 @@ def _one_line(doing: str) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         raise OutOfMemoryError(f"torch: out of memory on the device: {doing}") from error
     except (RuntimeError, TypeError) as error:
-        raise BackendError(f"torch: {doing}: {str(error).strip().partition(chr(10))[0]}") from error
+        raise BackendError(f"torch: {doing}: {first_line(error)}") from error

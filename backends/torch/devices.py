@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
+
 import torch
 import transformers
 
 from backends.base import Accelerator, BackendError
-from backends.torch.steps import ASYNCHRONOUS
+
+ASYNCHRONOUS = ("cuda", "xpu")
+"""Device types whose copies to pinned memory and whose events need not stop the host."""
 
 
 def build() -> str:
-    """What identifies the build beside torch's version: transformers, and the accelerator's toolkit."""
-    toolkits = {"CUDA": torch.version.cuda, "HIP": torch.version.hip, "XPU": torch.version.xpu}
-    found = [f"{name} {version}" for name, version in toolkits.items() if version]
-    return ", ".join([f"transformers {transformers.__version__}", *found])
+    """What identifies the build beside torch's version: transformers, torchao, and the accelerator's toolkit."""
+    torchao = importlib.metadata.version("torchao") if importlib.util.find_spec("torchao") else None
+    parts = {
+        "transformers": transformers.__version__,
+        "torchao": torchao,
+        "CUDA": torch.version.cuda,
+        "HIP": torch.version.hip,
+        "XPU": torch.version.xpu,
+    }
+    return ", ".join(f"{name} {version}" for name, version in parts.items() if version)
 
 
 def accelerators() -> tuple[Accelerator, ...]:

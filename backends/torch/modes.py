@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from backends.base import BackendError
+from backends.torch.devices import ASYNCHRONOUS
 from backends.torch.errors import reason
-from backends.torch.steps import ASYNCHRONOUS, inductor_options
+from backends.torch.steps import inductor_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

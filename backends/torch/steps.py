@@ -1,4 +1,4 @@
-"""One decode step with fixed shapes, for a compiler or a CUDA graph, and the way of its ids to the host.
+"""One decode step with fixed shapes, for a compiler or a CUDA graph.
 
 The step takes everything that changes from a tensor on the device: which forced input is next, where in the KV
 cache it goes, how much of the cache is in use. So the host only has to say "again", and can say it before the step
@@ -14,14 +14,10 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backends.base import Ids
     from backends.torch.attention import KvCache
 
     # tokens [batch, 1], position ids [1, 1], mask [1, 1, 1, capacity] -> logits [batch, 1, vocab]
     Forward = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-
-ASYNCHRONOUS = ("cuda", "xpu")
-"""Device types whose copies to pinned memory and whose events need not stop the host."""
 
 _TUNED_ABOVE_BYTES = 2**30
 
@@ -120,32 +116,3 @@ def inductor_options(weight_bytes: int) -> dict[str, str | int | bool | Callable
     tries every kernel in many shapes, a minute in all, too long for a model that is small.
     """
     return {"coordinate_descent_tuning": weight_bytes > _TUNED_ABOVE_BYTES}
-
-
-class IdRing:
-    """Brings each step's ids to the host without stopping the device: two rows of pinned memory, an event each.
-
-    Attributes:
-        ahead: Steps to enqueue before the oldest is waited for: 1 on an asynchronous device, else 0.
-    """
-
-    def __init__(self, batch: int, device: torch.device) -> None:
-        self.ahead = 1 if device.type in ASYNCHRONOUS else 0
-        self._rows = torch.zeros(2, batch, dtype=torch.int32, pin_memory=bool(self.ahead))
-        self._host: Ids = self._rows.numpy()
-        self._events = [torch.Event(device) for _ in range(2 * self.ahead)]
-
-    def push(self, step: int, ids: torch.Tensor) -> None:
-        """Enqueue the copy of `ids`, integers `[batch]`; blocks where the device is not asynchronous."""
-        row = step % 2
-        self._rows[row].copy_(ids.to(torch.int32), non_blocking=bool(self._events))
-        if self._events:
-            self._events[row].record()
-
-    def pop(self, step: int) -> Ids:
-        """Wait for that step's ids; the array is valid until the second push after that step's."""
-        row = step % 2
-        if self._events:
-            self._events[row].synchronize()
-        ids: Ids = self._host[row]
-        return ids

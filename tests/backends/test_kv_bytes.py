@@ -46,7 +46,7 @@ def open_session(artifact, engine, kv_format, cache):
     return LOADERS[engine](request)
 
 
-@pytest.mark.parametrize(("depth", "batch"), [(200, 1), (600, 3)])
+@pytest.mark.parametrize(("depth", "batch"), [(200, 1), (260, 3)])
 @pytest.mark.parametrize(
     ("engine", "kv_format", "cache", "step"),
     [

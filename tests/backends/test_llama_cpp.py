@@ -6,7 +6,6 @@ import subprocess
 import sys
 from dataclasses import replace
 
-import gguf
 import llama_cpp as engine
 import numpy as np
 import pytest
@@ -34,85 +33,23 @@ BYTES_PER_ELEMENT = {
 }
 
 
-def llama_tensors() -> dict[str, tuple[int, ...]]:
-    """Shapes of a tiny Llama, in the order rows, columns."""
-    block = {
-        "attn_norm": (WIDTH,),
-        "attn_q": (WIDTH, WIDTH),
-        "attn_k": (HEAD_DIM, WIDTH),
-        "attn_v": (HEAD_DIM, WIDTH),
-        "attn_output": (WIDTH, WIDTH),
-        "ffn_norm": (WIDTH,),
-        "ffn_gate": (FFN, WIDTH),
-        "ffn_up": (FFN, WIDTH),
-        "ffn_down": (WIDTH, FFN),
-    }
-    return {
-        "token_embd": (VOCAB, WIDTH),
-        **{f"blk.{layer}.{name}": shape for layer in range(LAYERS) for name, shape in block.items()},
-        "output_norm": (WIDTH,),
-        "output": (VOCAB, WIDTH),
-    }
-
-
-def gemma_tensors() -> dict[str, tuple[int, ...]]:
-    """Shapes of a tiny Gemma 3: five layers with a sliding window, then one without; the LM head is tied."""
-    block = {
-        "attn_norm": (WIDTH,),
-        "attn_q": (WIDTH, WIDTH),
-        "attn_k": (HEAD_DIM, WIDTH),
-        "attn_v": (HEAD_DIM, WIDTH),
-        "attn_q_norm": (HEAD_DIM,),
-        "attn_k_norm": (HEAD_DIM,),
-        "attn_output": (WIDTH, WIDTH),
-        "post_attention_norm": (WIDTH,),
-        "ffn_norm": (WIDTH,),
-        "ffn_gate": (FFN, WIDTH),
-        "ffn_up": (FFN, WIDTH),
-        "ffn_down": (WIDTH, FFN),
-        "post_ffw_norm": (WIDTH,),
-    }
-    return {
-        "token_embd": (VOCAB, WIDTH),
-        **{f"blk.{layer}.{name}": shape for layer in range(6) for name, shape in block.items()},
-        "output_norm": (WIDTH,),
-    }
-
-
-def write_gguf(path, tensors, *, architecture="llama", layers=LAYERS, window=None):
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
-    writer.add_context_length(CONTEXT)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(layers)
-    writer.add_feed_forward_length(FFN)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(1)
-    writer.add_key_length(HEAD_DIM)
-    writer.add_value_length(HEAD_DIM)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(VOCAB)
-    if window:
-        writer.add_sliding_window(window)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([f"t{i}" for i in range(VOCAB)])
-    writer.add_token_types([gguf.TokenType.NORMAL] * VOCAB)
-    writer.add_token_merges(["t 1"])
-    random = np.random.default_rng(0)
-    for name, shape in tensors.items():
-        values = random.standard_normal(shape, np.float32)
-        writer.add_tensor(f"{name}.weight", 1 + 0.1 * values if len(shape) == 1 else 0.1 * values)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+@pytest.fixture(scope="session")
+def tiny(tiny_model):
+    return tiny_model(LAYERS, WIDTH, HEADS, FFN, VOCAB, CONTEXT)
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory):
+def model(tiny, tmp_path_factory):
     path = tmp_path_factory.mktemp("gguf") / "tiny.gguf"
-    write_gguf(path, llama_tensors())
+    tiny.write(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def windowed(tiny, tmp_path_factory):
+    """A Gemma 3: five layers with a sliding window, then one without; the LM head is tied."""
+    path = tmp_path_factory.mktemp("gguf") / "window.gguf"
+    replace(tiny, architecture="gemma3", layers=6, window=32, tied=True).write(path)
     return path
 
 
@@ -183,11 +120,11 @@ def test_logits_are_those_of_llama_cpp_pythons_own_class(model, request_for, ope
     assert ids == reference.scores[9:40].argmax(axis=1).tolist()
 
 
-def test_facts_are_the_files(request_for, open_session):
+def test_facts_are_the_files(tiny, request_for, open_session):
     session = open_session(request_for)
     session.allocate(300, batch=2)
     facts = session.facts()
-    n_params = sum(int(np.prod(shape)) for shape in llama_tensors().values())
+    n_params = sum(int(np.prod(shape)) for shape in tiny.tensors().values())
     assert (facts.n_params, facts.weight_bytes) == (n_params, 4 * n_params)
     assert (facts.weight_format, facts.kv_k_format, facts.kv_v_format) == ("f32", "f16", "f16")
     assert (session.vocab_size, session.max_context) == (VOCAB, CONTEXT)
@@ -222,11 +159,9 @@ def test_kv_formats(request_for, open_session, kv_format):
     assert np.linalg.norm(ours - exact) < 0.5 * np.linalg.norm(exact)
 
 
-def test_a_sliding_window_that_moved_on_is_not_cut(tmp_path, open_session):
+def test_a_sliding_window_that_moved_on_is_not_cut(windowed, open_session):
     """A window of 32 in a cache of 256: after 600 tokens the cells that position 200 needs are overwritten."""
-    path = tmp_path / "window.gguf"
-    write_gguf(path, gemma_tensors(), architecture="gemma3", layers=6, window=32)
-    session = open_session(LoadRequest(path, "f32", device="cpu", n_ubatch=16))
+    session = open_session(LoadRequest(windowed, "f32", device="cpu", n_ubatch=16))
     tokens = tokens_of(1, 700)
     session.allocate(700, batch=1)
     whole = session.logits(tokens)
@@ -249,21 +184,17 @@ def test_a_sliding_window_that_moved_on_is_not_cut(tmp_path, open_session):
     assert np.abs(fresh[0, 690:] - whole[0, 690:]).max() > 0.5
 
 
-def test_a_windows_cache_holds_the_window_and_not_the_context(tmp_path, open_session):
-    path = tmp_path / "window.gguf"
-    write_gguf(path, gemma_tensors(), architecture="gemma3", layers=6, window=32)
-    session = open_session(LoadRequest(path, "f32", device="cpu", n_ubatch=16))
+def test_a_windows_cache_holds_the_window_and_not_the_context(windowed, open_session):
+    session = open_session(LoadRequest(windowed, "f32", device="cpu", n_ubatch=16))
     session.allocate(8192, batch=1)
     # The window and what is computed at once, rounded up to 256; the sixth layer holds the context.
     tokens = 5 * 256 + 8192
     assert abs(session.memory().kv_cache_bytes - tokens * 2 * HEAD_DIM * 2) <= LOG_RESOLUTION
 
 
-def test_a_format_whose_blocks_do_not_fit_a_head_is_refused_in_one_line(tmp_path, open_session, monkeypatch):
-    for name, value in (("HEADS", 4), ("HEAD_DIM", 16)):
-        monkeypatch.setattr(sys.modules[__name__], name, value)
+def test_a_format_whose_blocks_do_not_fit_a_head_is_refused_in_one_line(tiny, tmp_path, open_session):
     path = tmp_path / "narrow.gguf"
-    write_gguf(path, llama_tensors())
+    replace(tiny, heads=4).write(path)
     session = open_session(LoadRequest(path, "f32", device="cpu", kv_k_format="q8_0", kv_v_format="q8_0"))
     with pytest.raises(BackendError, match=r"q8_0 with block size 32 does not divide n_embd_head_k=16") as refused:
         session.allocate(64, batch=1)
@@ -328,9 +259,9 @@ def test_a_file_that_is_no_gguf_is_told(request_for, tmp_path):
     assert "invalid magic" in refusal(replace(request_for, artifact=other))
 
 
-def test_an_unknown_architecture_is_named(request_for, tmp_path):
+def test_an_unknown_architecture_is_named(tiny, request_for, tmp_path):
     path = tmp_path / "strange.gguf"
-    write_gguf(path, llama_tensors(), architecture="perceptron")
+    replace(tiny, architecture="perceptron").write(path)
     assert "unknown model architecture: 'perceptron'" in refusal(replace(request_for, artifact=path))
 
 

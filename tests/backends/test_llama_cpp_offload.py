@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backends import llama_cpp
 from backends.base import Accelerator, BackendError, LoadRequest
 from backends.conformance import assert_conforms
-from backends.llama_cpp import engine_log, placement, rpc, tiers
+from backends.llama_cpp import engine_log, placement, rpc, tensor_sizes, tiers
 
 MIB = 2**20
 RESOLUTION = MIB // 100  # llama.cpp's log has two decimals of a MiB
@@ -160,7 +160,7 @@ def test_two_devices_share_by_the_split(dense, endpoint, start_server):
         ({"tensor_split": (float("nan"),)}, "0 or more"),
         ({"tensor_split": (1.0,), "split_mode": "none"}, "--split-mode none"),
         ({"device": "cpu"}, "--device auto"),
-        ({"device": "RPC77"}, "it has RPC"),
+        ({"device": "RPC77"}, "no device 'RPC77': it has cpu, RPC"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(dense, request_for, changes, reason):
@@ -171,18 +171,18 @@ def test_what_cannot_be_honoured_is_refused(dense, request_for, changes, reason)
 
 def test_sizes_of_tensors_are_the_files(dense, llama_file):
     path, tensors = dense
-    assert tiers.tensor_bytes(path) == tensors
+    assert tensor_sizes.tensor_bytes(path) == tensors
     tied, _ = llama_file(tied=True)
     first = tied.with_name("m-00001-of-00002.gguf")
     second = tied.with_name("m-00002-of-00002.gguf")
     first.write_bytes(tied.read_bytes())
     second.write_bytes(path.read_bytes())
-    assert tiers.tensor_bytes(second) == tensors
+    assert tensor_sizes.tensor_bytes(second) == tensors
 
 
 def test_a_file_that_is_none_has_no_tensors(tmp_path):
     (tmp_path / "no.gguf").write_bytes(b"nothing")
-    assert tiers.tensor_bytes(tmp_path / "no.gguf") == {}
+    assert tensor_sizes.tensor_bytes(tmp_path / "no.gguf") == {}
 
 
 GPU = Accelerator("CUDA0", "A GPU")
@@ -229,11 +229,11 @@ def test_layers_bring_their_tensors_but_not_experts_kept_back():
         "output_norm.weight": 16,
         "output.weight": 32,
     }
-    assert tiers.layer_bytes(tensors, 2) == [3, 12, 48]
-    assert tiers.layer_bytes(tensors, 2, n_cpu_moe=1) == [1, 12, 48]
+    assert tensor_sizes.layer_bytes(tensors, 2) == [3, 12, 48]
+    assert tensor_sizes.layer_bytes(tensors, 2, n_cpu_moe=1) == [1, 12, 48]
     del tensors["output.weight"]
-    assert tiers.layer_bytes(tensors, 2)[2] == 1016
-    assert tiers.expert_layers(tensors) == {0, 1}
+    assert tensor_sizes.layer_bytes(tensors, 2)[2] == 1016
+    assert tensor_sizes.expert_layers(tensors) == {0, 1}
 
 
 def test_the_answers_are_the_hosts(dense, request_for):

@@ -112,7 +112,7 @@ def test_a_tier_lends_the_cpu_and_its_memory():
     (lent,) = serve.served("cpu")
     assert lent.id == "CPU"
     assert lent.memory_bytes == pytest.approx(psutil.virtual_memory().total, rel=0.01)
-    assert "no device 'CUDA7' to lend" in refusal(serve.served, "CUDA7")
+    assert "no device 'CUDA7': it has cpu" in refusal(serve.served, "CUDA7")
 
 
 def test_a_port_that_is_taken_is_an_error(endpoint):

@@ -8,14 +8,16 @@ import pytest
 
 from backends.base import BackendError
 from backends.mlx import formats, weights
-from backends.mlx.quantise import quantise
+from backends.mlx.quantise import quantise, quantise_repeated
 from harness.models.presets import PRESETS
-from harness.models.synthesis import synthesise
+from harness.models.synthesis import SyntheticWeights, synthesise, synthetic_config
 
 _TINY = {
     "vocab_size": 512, "bos_token_id": 1, "eos_token_id": 2, "num_hidden_layers": 1, "hidden_size": 128,
     "intermediate_size": 96, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
 }  # fmt: skip
+
+_TOKENS = ("vocab_size", "bos_token_id", "eos_token_id")
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +59,31 @@ def test_the_numbers_are_mlxs_own_rounding(original: Path, tmp_path: Path) -> No
     layer, its = exact.layers[0].self_attn.q_proj, rounded.layers[0].self_attn.q_proj
     for ours, theirs in zip((its.weight, its.scales, its.biases), mx.quantize(layer.weight, 64, 4), strict=True):
         assert mx.array_equal(ours, theirs)
+
+
+_FAMILIES = {
+    "gpt2": PRESETS["gpt2"] | {"n_layer": 2, "n_embd": 128, "n_head": 2} | {key: _TINY[key] for key in _TOKENS},
+    "llama": PRESETS["llama-3.1-8b"] | _TINY,
+    "llama-tied": PRESETS["llama-3.2-1b"] | _TINY,
+    "qwen3_moe": PRESETS["qwen3-30b-a3b"]
+    | _TINY
+    | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64},
+    "mixtral": PRESETS["mixtral-8x7b"] | _TINY,
+    "phi3": PRESETS["phi-4"] | _TINY | {"pad_token_id": 0},
+    "gemma3": PRESETS["gemma-3-1b"] | _TINY | {"query_pre_attn_scalar": 64, "sliding_window_pattern": 1},
+}
+
+
+@pytest.mark.parametrize("name", ["8bit", "4bit", "4bit-g32", "mxfp4"])
+@pytest.mark.parametrize("family", _FAMILIES)
+def test_tensors_that_are_in_no_file_become_what_a_files_do(tmp_path: Path, family: str, name: str) -> None:
+    config = _FAMILIES[family]
+    synthesise(config, tmp_path / "original")
+    quantise(tmp_path / "original", tmp_path / "theirs", name, n_threads=1)
+    quantise_repeated(synthetic_config(config, 0), SyntheticWeights(config, 0).tensors(), tmp_path / "ours", name)
+    files = sorted(path.name for path in (tmp_path / "theirs").iterdir())
+    assert files == sorted(path.name for path in (tmp_path / "ours").iterdir())
+    assert all((tmp_path / "ours" / file).read_bytes() == (tmp_path / "theirs" / file).read_bytes() for file in files)
 
 
 def test_what_is_loaded_must_be_what_was_asked_for(original: Path, tmp_path: Path) -> None:

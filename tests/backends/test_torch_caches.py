@@ -69,7 +69,7 @@ def test_the_cache_changes_no_answer_in_float64(artifacts, family):
         if keep is not None:
             assert session.reset(keep) == keep
         # `logits` rounds to float32
-        part = session._extend(tokens[:, start:end].numpy(), keep=0)
+        part = session._passes.extend(tokens[:, start:end].numpy(), keep=0)
         torch.testing.assert_close(part, expected[:, start:end], rtol=0, atol=1e-10)
 
 

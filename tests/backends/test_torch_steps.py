@@ -9,8 +9,9 @@ import transformers
 
 from backends.base import BackendError, LoadRequest
 from backends.torch.attention import KvCache, attend
+from backends.torch.id_ring import IdRing
 from backends.torch.session import TorchSession
-from backends.torch.steps import IdRing, StaticStep, inductor_options
+from backends.torch.steps import StaticStep, inductor_options
 
 CPU = torch.device("cpu")
 SMALL = {
