@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
+from backends.base import LoadRequest
+from harness.errors import UserError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -13,6 +16,9 @@ if TYPE_CHECKING:
 
 ANCHOR_MODEL = "llama-3.2-1b"
 ANCHOR_PROMPT, ANCHOR_GEN, ANCHOR_DEPTH = 512, 128, 0
+
+_LISTS: dict[str, type] = {"tuple[int, ...]": int, "tuple[str, ...]": str}
+_LEAST = {"batch": 1, "n_gpu_layers": -1, "n_threads": 1, "n_batch": 1, "n_ubatch": 1}  # of the others 0
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,7 @@ class Options:
         models: presets, Hugging Face directories or .gguf files.
         artifacts: engine and path, each engine's own file of the one model; (): all engines read what `models` says.
         download: fetch what is neither on the disk nor in Hugging Face's cache.
+        allow_pickle: read weights that are pickled alone, in which torch looks for nothing but tensors.
         n_prompt, n_gen, n_depth, batch: the grid of cases; None: the anchor's, or what a small context holds.
         kv_cache: how the cases use the KV cache: "on", "off", "prefix" (see `workload.Case`).
         cases: these alone, where they are no grid; None: the grid.
@@ -57,6 +64,7 @@ class Options:
     models: tuple[str, ...] = (ANCHOR_MODEL,)
     artifacts: tuple[tuple[str, str], ...] = ()
     download: bool = False
+    allow_pickle: bool = False
     n_prompt: tuple[int, ...] | None = None
     n_gen: tuple[int, ...] | None = None
     n_depth: tuple[int, ...] = (ANCHOR_DEPTH,)
@@ -83,8 +91,8 @@ class Options:
     kv_k_format: tuple[str, ...] = ("auto",)
     kv_v_format: tuple[str, ...] = ("auto",)
     cache_kind: tuple[str, ...] = ("auto",)
-    n_batch: tuple[int, ...] = (2048,)
-    n_ubatch: tuple[int, ...] = (512,)
+    n_batch: tuple[int, ...] = (LoadRequest.n_batch,)
+    n_ubatch: tuple[int, ...] = (LoadRequest.n_ubatch,)
     repetitions: int | None = None
     launches: int | None = None
     seed: int = 1
@@ -95,8 +103,26 @@ class Options:
     timeout_s: float | None = None
 
     def __post_init__(self) -> None:
-        """One value may stand for a list of one."""
+        """One value may stand for a list of one.
+
+        Raises:
+            UserError: a list holds what it cannot, as a program may give it; the command line has told its own by then.
+        """
         for each in fields(self):
             value = getattr(self, each.name)
             if "tuple" in str(each.type) and isinstance(value, str | int):
                 object.__setattr__(self, each.name, (value,))
+            _check(each.name, str(each.type), getattr(self, each.name))
+
+
+def _check(name: str, kind: str, value: object) -> None:
+    wanted = next((wanted for text, wanted in _LISTS.items() if text in kind), None)
+    if wanted is None or value is None:
+        return
+    if not isinstance(value, tuple | list):
+        raise UserError(f"{name}: {value!r} is no list")
+    for item in value:
+        if not isinstance(item, wanted) or (isinstance(item, bool) and wanted is int):
+            raise UserError(f"{name}: {item!r} is {'no whole number' if wanted is int else 'no text'}")
+        if isinstance(item, int) and item < _LEAST.get(name, 0):
+            raise UserError(f"{name}: {item} is too small, the least is {_LEAST.get(name, 0)}")

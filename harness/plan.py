@@ -12,14 +12,15 @@ from harness import engine_choice, limits
 from harness.errors import UserError
 from harness.machine.hardware import Machine, inspect
 from harness.models import paired
-from harness.models.source import check_room, disk_needed
+from harness.models.artifacts import disk_needed
+from harness.models.cache import check_room
 from harness.prompt.ids import prompt_ids, repeated
 from harness.quality.measured import cost
-from harness.quantise.artifact import to_write
-from harness.quantise.names import check_known
+from harness.quantise.artifact import has_original, to_write
+from harness.quantise.names import check_known, own_name
 from harness.schedule import SHORT_GEN, cases_of, schedule, seconds
-from harness.support import clamped, other_types, unsupported
-from harness.work import Work, combinations
+from harness.support import clamped, format_obstacle, other_types, unsupported
+from harness.work import Work, combinations, weights_setting
 from results.errors import ResultsError
 from results.read import read
 from results.safe_text import as_file_name, one_line
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from backends.base import EngineInfo
+    from harness.models.progress import Progress
     from harness.models.source import ModelSource
     from harness.options import Options
     from harness.workload import Case
@@ -106,27 +108,27 @@ class Seen:
     engines: dict[str, EngineInfo]
 
 
-def make_plan(options: Options, seen: Seen | None = None) -> Plan:
+def make_plan(options: Options, seen: Seen | None = None, progress: Progress | None = None) -> Plan:
     """Decide what to run.
 
     Args:
         options: the request.
         seen: what to run it on, where that has been looked at before; what one of these engines cannot do is left
             out. None: look, which takes some seconds.
+        progress: told of pickled weights that are written as safetensors.
 
     Raises:
         UserError: something in the request cannot be done on this machine.
     """
     check_known(options.weights or ())
     options = replace(options, backends=paired.engines(options))
-    sources = paired.sources(options)
+    sources = paired.sources(options, progress)
     for source in sources:
         limits.check_context(source, cases_of(options, sources))
     machine = inspect() if seen is None else seen.machine
     label, output = named(options, machine)
     engines, notes = engine_choice.choose(options, machine) if seen is None else (seen.engines, [])
-    may_leave_out = options.backends is None or seen is not None
-    runnable, left_out = _runnable(options, sources, engines, may_leave_out=may_leave_out)
+    runnable, left_out = _runnable(options, sources, engines, whatever_runs=seen is not None)
     began_short = options.resume and _has_case(output, label, SHORT_GEN)
     chosen = schedule(options, runnable, began_short=began_short)
     obstacles = (limits.memory_obstacle(work, chosen.cases) for work in runnable)
@@ -188,34 +190,51 @@ def _has_case(output: Path, label: str, n_gen: int) -> bool:
 def disk_bytes(works: Sequence[Work]) -> int:
     """Bytes that preparing the models will write.
 
-    A preset's checkpoint is written once, and read by the export of each GGUF file, as that by its quantised copies.
-    What has been quantised before needs no original.
+    A file that several works read is written once. What is quantised here from a file needs that one too, unless it has
+    been quantised before; a preset's weights are quantised tensor by tensor.
     """
     copies = {work: to_write(work) if work.has_quantised_copy else {} for work in works}
-    from_original = [work for work in works if copies[work] or not work.has_quantised_copy]
-    hf = {work.source for work in from_original if work.source.origin == "preset"}
-    gguf = {(work.source, work.exported_format) for work in from_original if work.artifact_kind == "gguf"}
+    originals = {
+        (work.source, work.artifact_kind, work.exported_format)
+        for work in works
+        if not work.has_quantised_copy or (copies[work] and has_original(work))
+    }
     quantised = {path: n_bytes for each in copies.values() for path, n_bytes in each.items()}
-    return (
-        sum(disk_needed(source, "hf", None) for source in hf)
-        + sum(disk_needed(source, "gguf", weights) for source, weights in gguf)
-        + sum(quantised.values())
-    )
+    return sum(disk_needed(*each) for each in originals) + sum(quantised.values())
 
 
 def _runnable(
-    options: Options, sources: list[ModelSource], engines: dict[str, EngineInfo], *, may_leave_out: bool
+    options: Options, sources: list[ModelSource], engines: dict[str, EngineInfo], *, whatever_runs: bool
 ) -> tuple[list[Work], list[str]]:
-    """What an engine cannot do is an error where the user named the engine, else a note."""
-    runnable, notes = [], []
-    for work in combinations(options, sources, engines):
-        reason = unsupported(work, options)
-        if reason is None:
-            runnable.append(work)
-        elif not may_leave_out:
-            raise UserError(f"{work.backend}, {work.source.name}: {reason}")
-        else:
-            notes.append(f"{work.backend} left out for {work.source.name}: {reason}")
+    """The works that can run, and a note of each other; with `whatever_runs` no other is an error.
+
+    What an engine cannot do is an error where the user named the engine. A weight format that it lacks is one where
+    no other engine of the run has it either.
+    """
+    works = list(combinations(options, sources, engines))
+    reasons = {work: reason for work in works if (reason := unsupported(work, options))}
+    runnable = [work for work in works if work not in reasons]
+    errors, notes = [], []
+    for work, reason in reasons.items():
+        lacks_format = reason == format_obstacle(work)
+        is_error = not _has_format_elsewhere(work, runnable, options) if lacks_format else options.backends is not None
+        if is_error:
+            errors.append(f"{work.backend}, {work.source.name}: {reason}")
+        in_format = f" in {work.settings.weights}" if lacks_format else ""
+        notes.append(f"{work.backend} left out for {work.source.name}{in_format}: {reason}")
+    if errors and not whatever_runs:
+        raise UserError("; ".join(dict.fromkeys(errors)))
     if not runnable:
         raise UserError("nothing is left to run: " + "; ".join(notes))
     return runnable, list(dict.fromkeys(notes))
+
+
+def _has_format_elsewhere(work: Work, runnable: Sequence[Work], options: Options) -> bool:
+    """Whether another engine runs the model in what was asked for by the same word."""
+    words = [each for each in options.weights or () if own_name(each, work.backend) == work.settings.weights]
+    return any(
+        other.source.name == work.source.name
+        and other.settings.weights in {weights_setting(word, other.source, other.backend) for word in words}
+        for other in runnable
+        if other.backend != work.backend
+    )

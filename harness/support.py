@@ -8,13 +8,17 @@ import psutil
 
 from backends.registry import BACKENDS
 from harness.errors import UserError
+from harness.models.artifact_weights import is_plain, stored_bytes
 from harness.models.gguf_export import check_exportable
 from harness.models.quantised import obstacle
 from harness.quality.questions import UNQUANTISED
 from harness.quantise import names
-from harness.roofline.nominal import misfits
+from harness.roofline.nominal import PLAIN, misfits
+from results.amounts import counted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.options import Options
     from harness.work import Work
 
@@ -35,6 +39,13 @@ def unsupported(work: Work, options: Options) -> str | None:
     of_engine = _gguf_engine if BACKENDS[work.backend].artifact == "gguf" else _whole_model_engine
     checks = (_model, _weights, _device, _cache, of_engine)
     return next((reason for check in checks if (reason := check(work, options))), None)
+
+
+def format_obstacle(work: Work) -> str | None:
+    """Why an engine has not the weight format of a work; None if it may have it."""
+    if (weights := work.settings.weights) is None:
+        return None
+    return names.obstacle(weights, work.engine, work.backend, work.source.architecture)
 
 
 def clamped(work: Work) -> str | None:
@@ -58,14 +69,13 @@ def other_types(work: Work) -> str | None:
 
 def _model(work: Work, options: Options) -> str | None:
     known, model_type = work.engine.model_types, work.source.architecture.model_type
-    if work.source.origin == "gguf":
+    if work.source.origin == "gguf" and work.source.path is not None:
         if work.artifact_kind != "gguf":
             return "only llama.cpp reads .gguf files; give it a Hugging Face directory"
-        if options.weights is not None:
-            return "-w cannot convert a .gguf file; leave it out to run the file as it is"
-    elif known is not None and model_type not in known:
+        return _gguf_weights(work.source.path, work.settings.weights)
+    if known is not None and model_type not in known:
         return f"the installed version has no code for model_type {model_type!r}"
-    elif work.source.quantised_by is not None:
+    if work.source.quantised_by is not None:
         return _quantised(work, work.source.quantised_by, options)
     return None
 
@@ -76,10 +86,21 @@ def _quantised(work: Work, method: str, options: Options) -> str | None:
     return obstacle(method, work.backend)
 
 
-def _weights(work: Work, _: Options) -> str | None:
-    if (weights := work.settings.weights) is None:
+def _gguf_weights(path: Path, weights: str | None) -> str | None:
+    """llama.cpp's quantiser reads a .gguf file too; the work's weights are None where the file has them so already."""
+    if weights is None:
         return None
-    return names.obstacle(weights, work.engine, work.backend, work.source.architecture)
+    types = [name for name, _ in stored_bytes(path).most_common()]
+    if not is_plain(path):
+        found = ", ".join(name for name in types if name.lower() not in PLAIN)
+        return f"the file is quantised already ({found}), and -w cannot convert it; leave -w out"
+    if weights in PLAIN:
+        return f"the file is {types[0].lower()}, and is run so or quantised (-w q4_k_m), but not made {weights}"
+    return None
+
+
+def _weights(work: Work, _: Options) -> str | None:
+    return format_obstacle(work)
 
 
 def _device(work: Work, _: Options) -> str | None:
@@ -89,7 +110,7 @@ def _device(work: Work, _: Options) -> str | None:
     if settings.rpc and settings.device == "cpu":
         return "--rpc adds devices to put layers on, and --device cpu forbids it"
     if settings.n_threads > cores:
-        return f"-t {settings.n_threads} is more than this machine's {cores} logical cores"
+        return f"-t {settings.n_threads} is more than this machine's {counted(cores, 'logical core')}"
     return None
 
 
@@ -137,7 +158,7 @@ def _gguf_engine(work: Work, options: Options) -> str | None:
         return f"-ncmoe {settings.n_cpu_moe} keeps experts in the host's memory, and the model has none"
     if len(settings.tensor_split) > (most := len(work.engine.accelerators)):
         parts = "/".join(f"{part:g}" for part in settings.tensor_split)
-        return f"-ts {parts} is for {len(settings.tensor_split)} devices, and there are {most}"
+        return f"-ts {parts} is for {counted(len(settings.tensor_split), 'device')}, and there are {most}"
     if work.source.origin == "hf" and work.source.path is not None and (exported := work.exported_format):
         try:
             check_exportable(work.source.path, exported)

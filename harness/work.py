@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 from backends.registry import BACKENDS
 from harness import estimate
 from harness.machine.hardware import physical_cores
-from harness.models.source import n_params, native_format, weight_bytes
+from harness.models.artifact_weights import is_plain
+from harness.models.sizes import n_params, native_format, weight_bytes
 from harness.quantise import names
 from harness.roofline.nominal import PLAIN
 from harness.tiers.endpoints import shown
+from results.asked import flags_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from backends.base import Accelerator, EngineInfo
     from backends.registry import Kind
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from harness.workload import Case
 
 _DEFAULT_WEIGHTS = "bf16"
+# Settings of which one run may hold several.
+_LISTS = frozenset(
+    {"-t", "-ngl", "-ncmoe", "-nkvo", "-sm", "-ts", "-fa", "-ctk", "-ctv", "--cache-kind", "-b", "-ub"},
+)
 
 
 @dataclass(frozen=True)
@@ -81,13 +87,15 @@ class Work:
 
     @property
     def exported_format(self) -> str | None:
-        """Of the GGUF file that is written, and quantised where that is asked; None where there is none to write.
-
-        What is to be quantised is exported in the model's own format, so that nothing is rounded twice.
-        """
+        """Of the GGUF file that is written, and quantised where that is asked; None where there is none to write."""
         if self.artifact_kind != "gguf":
             return None
-        return native_format(self.source) if self.is_quantised_here else self.settings.weights
+        return self.original_weights if self.is_quantised_here else self.settings.weights
+
+    @property
+    def original_weights(self) -> str | None:
+        """The setting `weights` that rounds nothing: the model's own format; None: as the .gguf file is."""
+        return None if self.source.origin == "gguf" else native_format(self.source)
 
     @property
     def roofline_format(self) -> str | None:
@@ -125,8 +133,23 @@ class Work:
         return estimate.estimate(self.source.architecture, size / n_params(self.source), size, cases, self.rates)
 
     def __str__(self) -> str:
-        """`llama-3.2-1b bf16 on torch`."""
-        return f"{self.source.name} {self.settings.weights or 'as is'} on {self.backend}"
+        """As `name_of`."""
+        return name_of(self.source.name, self.backend, self.settings.asked())
+
+
+def name_of(model: str, backend: str, asked: Mapping[str, Any]) -> str:
+    """`llama-3.2-1b bf16 on llama.cpp -ngl 16 -ctk q8_0`: what tells a work from every other of its run.
+
+    Args:
+        model: its name.
+        backend: the engine's.
+        asked: of a work's settings, or of a row; those with their usual value go without saying.
+    """
+    unasked = {"n_threads": physical_cores()}
+    flags, usual = flags_of({**unasked, **asked}), flags_of(unasked)
+    told = [f" {flag} {value}" for flag, value in flags.items() if flag in _LISTS and value != usual[flag]]
+    weights = f" {asked['weights'] or 'as is'}" if "weights" in asked else ""
+    return f"{model}{weights} on {backend}{''.join(told)}"
 
 
 def accelerator(engine: EngineInfo, settings: Settings) -> Accelerator | None:
@@ -148,10 +171,17 @@ def combinations(options: Options, sources: list[ModelSource], engines: dict[str
             yield Work(source, name, settings, info, rates)
 
 
+def weights_setting(asked: str, source: ModelSource, backend: str) -> str | None:
+    """What a word of -w sets for a model in an engine; None: as the .gguf file is, which has that format already."""
+    name = names.own_name(asked, backend)
+    is_plain_gguf = source.origin == "gguf" and source.path is not None and is_plain(source.path)
+    return None if is_plain_gguf and name == native_format(source) else name
+
+
 def _settings(options: Options, source: ModelSource, backend: str) -> Iterator[Settings]:
     """Every combination; those that differ only in what the engine does not have are one."""
     as_it_is = None if source.origin == "gguf" or source.quantised_by else _DEFAULT_WEIGHTS
-    asked = tuple(dict.fromkeys(names.own_name(word, backend) for word in options.weights or ()))
+    asked = tuple(dict.fromkeys(weights_setting(word, source, backend) for word in options.weights or ()))
     has_batches = BACKENDS[backend].places_layers
     choices: dict[str, tuple[Any, ...]] = {
         "weights": asked or (as_it_is,),

@@ -47,14 +47,15 @@ def weights_of(source: ModelSource, weight_format: str | None) -> Weights:
             directory is converted tensor by tensor; other formats are made from the shape.
 
     Raises:
-        UserError: there is no such format, the files are damaged, or a GGUF file is asked for in another format.
+        UserError: there is no such format, the files are damaged, or a GGUF file is quantised and asked for in another.
     """
     if source.path is not None and source.origin in ("hf", "gguf"):
         if weight_format is None:
             return artifact_weights(source.path, source.architecture)
-        if source.origin == "gguf":
-            raise UserError(f"{source.path}: a GGUF file's weights are in their formats already; leave out -w")
-        if weight_format.lower() in _PLAIN_FORMATS and _is_plain(source.path):
+        plain = is_plain(source.path)
+        if source.origin == "gguf" and not plain:
+            raise UserError(f"{source.path}: a quantised GGUF file's weights stay in their formats; leave out -w")
+        if source.origin == "hf" and plain and weight_format.lower() in _PLAIN_FORMATS:
             return _converted(artifact_weights(source.path, source.architecture), weight_format.lower())
     try:
         return nominal_weights(source.architecture, weight_format or _published_format(source))
@@ -154,6 +155,23 @@ def gguf_header(path: Path) -> GgufHeader:
     return read_gguf(path)
 
 
+def stored_bytes(path: Path) -> Counter[str]:
+    """Bytes by element type, in a file's own words ("BF16", "Q4_K"), of a Hugging Face directory or a GGUF file."""
+    sizes: Counter[str] = Counter()
+    if path.is_dir():
+        for entry in hf_tensors(path).values():
+            sizes[entry.dtype] += entry.n_bytes
+    else:
+        for tensor in gguf_header(path).tensors:
+            sizes[tensor.format] += tensor.n_bytes
+    return sizes
+
+
+def is_plain(path: Path) -> bool:
+    """Whether every tensor holds one number an element: others are packed."""
+    return stored_bytes(path).keys() <= _PLAIN_DTYPES
+
+
 @functools.lru_cache
 def _table(path: Path) -> list[tuple[str, tuple[int, ...], int, int]]:
     """Name, shape, parameters and bytes of each tensor."""
@@ -162,11 +180,6 @@ def _table(path: Path) -> list[tuple[str, tuple[int, ...], int, int]]:
         held = parameters(table, read_config(path))
         return [(name, entry.shape, held[name], entry.n_bytes) for name, entry in table.items()]
     return [(each.name, each.shape, each.n_elements, each.n_bytes) for each in gguf_header(path).tensors]
-
-
-def _is_plain(directory: Path) -> bool:
-    """Whether every tensor holds one number an element: others are packed, and are unpacked to be converted."""
-    return {entry.dtype for entry in hf_tensors(directory).values()} <= _PLAIN_DTYPES
 
 
 def _converted(weights: Weights, weight_format: str) -> Weights:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import uuid
@@ -14,6 +15,7 @@ import filelock
 import platformdirs
 
 from harness.errors import UserError
+from results.amounts import size
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -43,15 +45,37 @@ def artifact_path(file_name: str) -> Path:
     return directory() / "models" / file_name
 
 
+def check_room(needed: int) -> None:
+    """The cache's disk must hold that many more bytes.
+
+    Raises:
+        UserError: it cannot.
+    """
+    place = directory()
+    existing = next((parent for parent in (place, *place.parents) if parent.exists()), Path())
+    free = shutil.disk_usage(existing).free
+    if needed > free:
+        raise UserError(
+            f"the model files need {size(needed)} of disk, {place} has {size(free)} free; "
+            "`tokenroof models --clean` frees older models, TOKENROOF_CACHE names another disk"
+        )
+
+
 def list_cached() -> list[CachedArtifact]:
     """The finished artifacts, by name."""
     beside = (_PARTIAL, _LOCK, _QUALITY)
     return [CachedArtifact(path, size_of(path)) for path in _contents() if not path.name.endswith(beside)]
 
 
-def quality_note(artifact: Path) -> Path:
-    """The file beside a quantised artifact that says what its engine's answers lose by it; may not exist."""
-    return artifact.with_name(artifact.name + _QUALITY)
+def quality_note(artifact: Path, computed_by: str) -> Path:
+    """The file beside a quantised artifact that says what its engine's answers lose by it; may not exist.
+
+    Args:
+        artifact: need not exist either.
+        computed_by: what else the answers follow from, as the device.
+    """
+    key = hashlib.sha256(computed_by.encode()).hexdigest()[:8]
+    return artifact.with_name(f"{artifact.name}-{key}{_QUALITY}")
 
 
 @contextmanager
@@ -59,9 +83,11 @@ def in_use() -> Iterator[None]:
     """Keep `clean` away from artifacts while a run reads them; the mark of a killed run counts for nothing."""
     directory().mkdir(parents=True, exist_ok=True)
     mark = directory() / f"{uuid.uuid4().hex}{_IN_USE}"
-    with filelock.FileLock(mark):
-        yield
-    mark.unlink(missing_ok=True)
+    try:
+        with filelock.FileLock(mark):
+            yield
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 def clean(only: Collection[Path] | None = None) -> int:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 
 CONFIG = "config.json"
+BESIDE_WEIGHTS = ("*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
+"""Names of what a model directory has beside its weights: configuration and tokenizer; no code."""
 
 
 def config_path(model: Path) -> Path:

@@ -21,14 +21,20 @@ class Place:
     name: str | None = None
 
 
-def find(spec: str, *, download: bool = False) -> Place:
+class UnknownModelError(UserError):
+    """A word that is neither a preset nor a path."""
+
+
+def find(spec: str, *, download: bool = False, allow_pickle: bool = False) -> Place:
     """A path, `ollama:NAME`, `lmstudio:PUBLISHER/NAME`, or a Hugging Face repository that is in its cache.
 
     Args:
         spec: as the user wrote it.
         download: fetch a repository that is not there.
+        allow_pickle: fetch pickled weights, where it has no others.
 
     Raises:
+        UnknownModelError: the word does not look like a path or a repository.
         UserError: nothing is there.
     """
     try:
@@ -44,10 +50,10 @@ def find(spec: str, *, download: bool = False) -> Place:
     if store == "lmstudio":
         return Place(lmstudio.find(name))
     if asked := hub.wanted(spec):
-        found = hub_download.download(asked) if download else hub.find(asked)
+        found = hub_download.download(asked, allow_pickle=allow_pickle) if download else hub.find(asked)
         return Place(found, spec.rpartition("/")[2] if found.is_dir() else None)
     if "/" in spec or "\\" in spec or path.suffix in _ENDINGS:
         raise UserError(f"{spec}: no such file or directory")
     nearest = difflib.get_close_matches(spec.lower(), PRESETS, n=3)
     hint = f"; did you mean {' or '.join(nearest)}?" if nearest else "."
-    raise UserError(f"unknown model {spec!r}{hint} `tokenroof models` lists the presets")
+    raise UnknownModelError(f"unknown model {spec!r}{hint} `tokenroof models` lists the presets")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from backends.registry import BACKENDS
 from harness.errors import UserError
+from harness.models.named import UnknownModelError
 from harness.models.presets import PRESETS
 from harness.models.source import ModelSource, resolve, resolve_shape
 from harness.roofline.architecture import Attention
@@ -16,6 +17,7 @@ from results.safe_text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from harness.models.progress import Progress
     from harness.options import Options
     from harness.roofline.architecture import Architecture
 
@@ -44,18 +46,26 @@ def parse(words: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple(artifacts.items())
 
 
-def sources(options: Options) -> list[ModelSource]:
+def sources(options: Options, progress: Progress | None = None) -> list[ModelSource]:
     """The models of a request: each for all engines, or one in each engine's own file.
+
+    Args:
+        options: the request.
+        progress: as for `resolve`.
 
     Raises:
         UserError: as `resolve`; --artifact without exactly one model, or with files of different models.
     """
     if not options.artifacts:
-        return [resolve(spec, download=options.download) for spec in options.models]
+        return [
+            resolve(spec, download=options.download, allow_pickle=options.allow_pickle, progress=progress)
+            for spec in options.models
+        ]
     if len(options.models) != 1 or not one_line(options.models[0]).strip():
         raise UserError("--artifact needs exactly one -m: what the rows call the model of which these are the files")
     name = one_line(options.models[0]).strip()
-    found = [_source(name, engine, path) for engine, path in options.artifacts if engine != _SERVER]
+    named = [(engine, path) for engine, path in options.artifacts if engine != _SERVER]
+    found = [_source(name, engine, path, progress, allow_pickle=options.allow_pickle) for engine, path in named]
     _check_alike(name, found)
     # llama.cpp's files call some families by another's name; rows of one model name one.
     families = [each.architecture.model_type for each in found if each.origin != "gguf"]
@@ -82,11 +92,13 @@ def engines(options: Options) -> tuple[str, ...] | None:
     return options.backends or having
 
 
-def _source(name: str, engine: str, path: str) -> ModelSource:
+def _source(name: str, engine: str, path: str, progress: Progress | None, *, allow_pickle: bool) -> ModelSource:
     if path in PRESETS:
         raise UserError(f"--artifact {engine}={path}: a preset is no file; leave --artifact out and give -m {path}")
     try:
-        return replace(resolve(path), name=name, engine=engine)
+        return replace(resolve(path, allow_pickle=allow_pickle, progress=progress), name=name, engine=engine)
+    except UnknownModelError as error:
+        raise UserError(f"--artifact {engine}={path}: no such file or directory") from error
     except UserError as error:
         raise UserError(f"--artifact {engine}={path}: {error}") from error
 

@@ -158,16 +158,30 @@ def _promised(directory: Path) -> list[str]:
     """Names of the files that make up the model."""
     index = directory / INDEX_NAME
     if index.is_file():
-        try:
-            names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-            return [str(Path(name)) for name in sorted(names)]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise UserError(f"{index}: not a readable safetensors index") from error
+        return names_in_index(index)
     names = {path.name for path in directory.glob("*.safetensors")}
     for found in filter(None, map(_SHARD.fullmatch, sorted(names))):
         count = int(found["count"])
         names |= {f"{found['stem']}-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)}
     return sorted(names)
+
+
+def names_in_index(index: Path) -> list[str]:
+    """The files that an index names, each once.
+
+    Raises:
+        UserError: it is unreadable, or names a file outside its directory.
+    """
+    try:
+        names = [
+            Path(name) for name in sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        ]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{index}: not a readable index of the weights' files") from error
+    for name in names:
+        if name.is_absolute() or ".." in name.parts:
+            raise UserError(f"{index}: names {name}, which lies outside the model's directory")
+    return [str(name) for name in names]
 
 
 def tensor_table(directory: Path) -> dict[str, TensorEntry]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from backends.base import Repeated
 from harness.models import tokenizer
 from harness.models.cache import written_whole
 from harness.models.safetensors_file import INDEX_NAME, StreamWriter
@@ -88,9 +89,9 @@ def synthesise(
     Raises:
         ValueError: a family or a vocabulary that cannot be synthesised.
     """
-    shards = _shards(tensor_specs(config))
-    total = sum(_n_bytes(spec) for shard in shards for spec in shard)
-    pools = _Pools(config, seed)
+    weights = SyntheticWeights(config, seed)
+    shards = _shards(weights.specs)
+    total = sum(_n_bytes(spec) for spec in weights.specs)
     done = 0
     with written_whole(directory) as partial:
         partial.mkdir()
@@ -100,23 +101,36 @@ def synthesise(
             shapes = {spec.name: spec.shape for spec in shard}
             with StreamWriter(partial / file_name, "BF16", shapes) as writer:
                 for spec in shard:
-                    for piece in pools.pieces(spec):
-                        writer.write(piece)
+                    for piece in weights.pieces(spec):
+                        writer.write(piece.data)
                         done += piece.nbytes
                         if progress is not None:
                             progress(done, total)
             weight_map |= {spec.name: file_name for spec in shard}
         _write_json(partial / INDEX_NAME, {"metadata": {"total_size": total}, "weight_map": weight_map})
-        _write_json(
-            partial / "config.json", {**config, SYNTHETIC_KEY: seed, "transformers_version": _TRANSFORMERS_VERSION}
-        )
+        _write_json(partial / "config.json", synthetic_config(config, seed))
         tokenizer.write_hf(partial, config)
 
 
-class _Pools:
-    """The pool at every scale that a model needs, and where in it each tensor starts."""
+def synthetic_config(config: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """The configuration as it stands beside the weights, and says that they are synthetic."""
+    return {**config, SYNTHETIC_KEY: seed, "transformers_version": _TRANSFORMERS_VERSION}
+
+
+class SyntheticWeights:
+    """The numbers of every tensor that a configuration calls for, made when they are asked for.
+
+    It holds the pool at every scale that the model needs: a few tens of MB.
+
+    Attributes:
+        specs: of the tensors, in the order of the forward pass.
+
+    Raises:
+        ValueError: a family that cannot be synthesised.
+    """
 
     def __init__(self, config: Mapping[str, Any], seed: int) -> None:
+        self.specs = tensor_specs(config)
         arch = from_hf_config(config)
         self._n_layers = arch.n_layers
         # A tied embedding is the LM head too, and must give the logits their deviation.
@@ -124,17 +138,26 @@ class _Pools:
         self._unit = _unit_pool(seed)
         self._scaled = functools.cache(self._scale)
 
-    def pieces(self, spec: TensorSpec) -> Iterator[memoryview]:
-        """The tensor's data, in pieces no longer than the pool."""
+    def pieces(self, spec: TensorSpec) -> Iterator[NDArray[np.uint16]]:
+        """All of a tensor's `elements`, in pieces no longer than the pool."""
+        n_elements = math.prod(spec.shape)
+        for first in range(0, n_elements, _POOL_ELEMENTS):
+            yield self.elements(spec, first, min(_POOL_ELEMENTS, n_elements - first))
+
+    def elements(self, spec: TensorSpec, first: int, count: int) -> NDArray[np.uint16]:
+        """So many of a tensor's elements in C order, from the one with this index: the bits of bfloat16."""
+        tensor = self.tensor(spec)
+        return np.resize(np.roll(tensor.pool, -tensor.start - first), count)
+
+    def tensors(self) -> dict[str, Repeated]:
+        """Every tensor by its name."""
+        return {spec.name: self.tensor(spec) for spec in self.specs}
+
+    def tensor(self, spec: TensorSpec) -> Repeated:
+        """All elements of a tensor, without making them."""
         pool = self._scaled(distribution(spec, self._n_layers, self._embedding_std))
         digest = hashlib.sha256(spec.name.encode()).digest()
-        start = int.from_bytes(digest[:8], "little") % _POOL_ELEMENTS
-        rest = math.prod(spec.shape)
-        while rest:
-            piece = pool[start : start + rest]
-            yield piece.data
-            rest -= piece.size
-            start = 0
+        return Repeated(pool, int.from_bytes(digest[:8], "little") % _POOL_ELEMENTS, spec.shape)
 
     def _scale(self, target: Distribution) -> NDArray[np.uint16]:
         values = self._unit * np.float32(target.std) + np.float32(target.mean)

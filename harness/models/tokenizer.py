@@ -87,25 +87,22 @@ def _byte_alphabet() -> list[str]:
     return [chr(byte if byte in printable else next(substitutes)) for byte in range(256)]
 
 
-def write_hf(directory: Path, config: Mapping[str, Any]) -> None:
-    """Write `tokenizer.json` and `tokenizer_config.json` for a Hugging Face configuration.
+def document(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The `tokenizer.json` for a Hugging Face configuration.
 
     Raises:
         ValueError: the vocabulary is too small, or a special id belongs to a byte or a merge.
     """
     tokens, merges = vocabulary(config["vocab_size"])
-    special = {name: tokens[config[f"{name}_id"]] for name in ("bos_token", "eos_token")}
-    for token in special.values():
-        if not token.startswith("<unused_"):
-            raise ValueError(f"the special token id {tokens.index(token)} belongs to the text token {token!r}")
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    tokenizer = {
+    return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {"id": tokens.index(token), "content": token, **flags} for token in sorted(set(special.values()))
+            {"id": tokens.index(token), "content": token, **flags}
+            for token in sorted(set(_special_tokens(config, tokens).values()))
         ],
         "normalizer": None,
         "pre_tokenizer": byte_level,
@@ -123,13 +120,29 @@ def write_hf(directory: Path, config: Mapping[str, Any]) -> None:
             "merges": merges,
         },
     }
+
+
+def write_hf(directory: Path, config: Mapping[str, Any]) -> None:
+    """Write `tokenizer.json` and `tokenizer_config.json` for a Hugging Face configuration.
+
+    Raises:
+        ValueError: as `document`.
+    """
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "clean_up_tokenization_spaces": False,
-        **special,
+        **_special_tokens(config, vocabulary(config["vocab_size"])[0]),
     }
-    _write_json(directory / "tokenizer.json", tokenizer)
+    _write_json(directory / "tokenizer.json", document(config))
     _write_json(directory / "tokenizer_config.json", settings)
+
+
+def _special_tokens(config: Mapping[str, Any], tokens: list[str]) -> dict[str, str]:
+    special = {name: tokens[config[f"{name}_id"]] for name in ("bos_token", "eos_token")}
+    for token in special.values():
+        if not token.startswith("<unused_"):
+            raise ValueError(f"the special token id {tokens.index(token)} belongs to the text token {token!r}")
+    return special
 
 
 def _write_json(path: Path, value: object) -> None:

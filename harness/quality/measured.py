@@ -1,6 +1,6 @@
 """The quality columns of a work's rows: measured once, in a process of its own, before anything is timed.
 
-That of quantised weights is kept beside them, since it follows from the file and the engine alone.
+That of quantised weights is kept beside them, since it follows from the file, the engine and the device alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from harness.errors import UserError
 from harness.launch import request_of
 from harness.limits import memory_needed, shortage
 from harness.models import cache
-from harness.models.source import prepare
+from harness.models.artifacts import prepare
 from harness.process import Worker, WorkerDiedError
 from harness.quality.answers import CONTEXT, Quality
 from harness.quality.questions import Question, of_kv_cache, of_weights
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from harness.models.source import Artifact
+    from harness.models.artifacts import Artifact
     from harness.work import Work
 
     Progress = Callable[[str, int, int], None]
@@ -133,5 +133,11 @@ def _kept(question: Question) -> Quality | None:
 
 
 def _note(question: Question) -> Path | None:
-    """The file beside the quantised weights; none for a KV cache, which is made anew each time."""
-    return cache.quality_note(path_of(question.quantised)) if question.is_of_weights else None
+    """The file beside the quantised weights; none for a KV cache, which is made anew each time.
+
+    The copy's name tells the engine's version and build; those of the same copy on two devices round differently.
+    """
+    if not question.is_of_weights:
+        return None
+    work = question.quantised
+    return cache.quality_note(path_of(work), work.accelerator.name if work.accelerator else "cpu")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from harness.models.source import native_format
-from harness.models.tensor_types import tensor_types
-from harness.roofline.nominal import PLAIN
+from harness.models.artifact_weights import is_plain
 
 if TYPE_CHECKING:
     from harness.work import Work
@@ -41,7 +39,7 @@ def of_weights(work: Work) -> Question | str:
     if work.source.weights_origin != "trained":
         return _RANDOM
     full_cache = _with_full_cache(work)
-    settings = replace(full_cache.settings, weights=native_format(work.source))
+    settings = replace(full_cache.settings, weights=work.original_weights)
     return Question(full_cache, replace(full_cache, settings=settings))
 
 
@@ -72,4 +70,4 @@ def _is_quantised_file(work: Work) -> bool:
     path = work.source.path
     if work.source.origin != "gguf" or path is None:
         return False
-    return any(each.name.lower() not in PLAIN for each in tensor_types(path))
+    return not is_plain(path)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _USUAL_IN_GGUF = {"8bit": "q8_0", "4bit": "q4_k_m"}
 _USUAL_IN_TORCH = {"8bit": "int8", "4bit": "int4"}
 _WITH_TORCHAO = '; torchao would add int8 and int4 (pip install "tokenroof[torchao]")'
+_TORCHAO = ("int8", "int4", "fp8")
 _CONVOLUTIONS = frozenset({"gpt2"})  # model types whose layers are so in transformers
 _MICROSCALED = ("mxfp4", "nvfp4")  # names of llama.cpp and of MLX, which mean other things by them
 
@@ -78,7 +79,8 @@ def obstacle(weight_format: str, engine: EngineInfo, backend: str, architecture:
     if weight_format not in made:
         usual = (name for name in made if "-g" not in name)
         lacking = f"it has no {weight_format} weights (-w); it has {', '.join((*PLAIN, *usual))}"
-        return lacking + (_WITH_TORCHAO if at_load and not made and not elsewhere else "")
+        hint = _WITH_TORCHAO if at_load and not made and not elsewhere else ""
+        return lacking + _others(weight_format, backend) + hint
     if at_load and elsewhere:
         what = "experts" if architecture.is_mixture else f"the matrices of {architecture.model_type}"
         return f"torchao quantises linear layers (-w {weight_format}), and {what} are in none"
@@ -87,6 +89,17 @@ def obstacle(weight_format: str, engine: EngineInfo, backend: str, architecture:
         block = _least_block(nominal)
         return f"blocks of {block} numbers divide no row of its matrices, so -w {weight_format} would change nothing"
     return None
+
+
+def _others(weight_format: str, backend: str) -> str:
+    """Which engines have a format that this one lacks, for the end of a sentence."""
+    has = {
+        "torch": weight_format in _TORCHAO,
+        "mlx": "bit" in weight_format or weight_format in _MICROSCALED,
+        "llama.cpp": own_name(weight_format, "llama.cpp") in MIXTURES.keys() - NEEDS_IMPORTANCE,
+    }
+    others = [name for name, having in has.items() if having and name != backend]
+    return f"; {' and '.join(others)} {'has' if len(others) == 1 else 'have'} {weight_format}" if others else ""
 
 
 def _least_block(nominal: str) -> int:

@@ -10,7 +10,8 @@ from harness import engine_choice
 from harness.errors import UserError
 from harness.experiments.fit import with_layers
 from harness.machine.hardware import inspect
-from harness.models.source import check_room, resolve
+from harness.models.cache import check_room
+from harness.models.source import resolve
 from harness.options import Options
 from harness.plan import Plan, disk_bytes, longest_silence_s, named, notes_of
 from harness.quantise.names import own_name
@@ -169,7 +170,7 @@ def _chosen(
         for guess, cases in found.fitting.items():
             known = None if guess == work else earlier.layers(work, entry.cases)
             placed = guess if known is None else with_layers(work, known)
-            if reason := _no_room([*choice.due, placed]):
+            if reason := _no_room_on_disk([*choice.due, placed]):
                 choice.skip(placed, cases, reason)
                 continue
             within, over = budget.take(placed, cases)
@@ -198,7 +199,7 @@ def _works(entry: Entry, options: Options, engines: dict[str, EngineInfo]) -> It
             yield asked, work
 
 
-def _no_room(works: list[Work]) -> str | None:
+def _no_room_on_disk(works: list[Work]) -> str | None:
     """Why the disk cannot hold what the last of these needs beside the others; None if it can."""
     try:
         check_room(disk_bytes(works))

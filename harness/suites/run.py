@@ -11,11 +11,11 @@ from harness import prepare
 from harness.errors import UserError
 from harness.experiments.fit import most_layers, with_layers
 from harness.models import cache
-from harness.models.source import check_room
+from harness.models.cache import check_room
 from harness.progress import ConsoleReporter
 from harness.rows import not_tried
-from harness.runner import TIME_OVER, new_run_id, run
-from harness.suites.earlier import Earlier, earlier_run
+from harness.runner import TIME_OVER, Measured, measure, new_run_id
+from harness.suites.earlier import Earlier, earlier_in
 from harness.suites.plan import Skipped
 from results.read import read
 from results.store import Store
@@ -48,11 +48,13 @@ def run_suite(plan: SuitePlan, reporters: Callable[[], Reporter] = ConsoleReport
     """
     first = plan.parts[0].plan
     store = Store(first.output)
-    earlier = earlier_run(first.output, plan.suite.label, first.label) if first.resume else Earlier()
+    before = read(first.output) if first.resume else None
+    earlier = Earlier() if before is None else earlier_in(before, plan.suite.label, first.label)
     run_id = earlier.run_id or new_run_id()
     deadline = None if first.max_time_s is None else time.monotonic() + first.max_time_s
     made_before = {artifact.path for artifact in cache.list_cached()}
     row_ids: list[str] = []
+    done: list[Measured] = []
     for part in plan.parts:
         with closing(reporters()) as reporter:
             log = _Log(store, part.plan, run_id, reporter)
@@ -62,8 +64,12 @@ def run_suite(plan: SuitePlan, reporters: Callable[[], Reporter] = ConsoleReport
             if left_s is not None and left_s <= 0:
                 row_ids += _skip(log, earlier, _all(part.plan, TIME_OVER))
             else:
-                row_ids += _run(part, log, left_s, made_before)
-    rows = verify(read(first.output))
+                _make_room(part.plan, made_before)
+                names, ran = _run(part, log, left_s, before)
+                row_ids += names
+                done += ran
+    rows = verify(read(first.output))  # once: a suite's file grows with each entry
+    row_ids += (name for each in done for name in each.rows_in(rows)["row_id"])
     return rows[rows["row_id"].isin(row_ids)].reset_index(drop=True)
 
 
@@ -84,10 +90,13 @@ class _Log:
         return str(row["row_id"])
 
 
-def _run(part: Part, log: _Log, left_s: float | None, made_before: set[Path]) -> list[str]:
-    """Run what can run of an entry; a model that cannot be made costs its engine's cases alone. Names the rows."""
+def _run(part: Part, log: _Log, left_s: float | None, before: pd.DataFrame | None) -> tuple[list[str], list[Measured]]:
+    """Run what can run of an entry; a model that cannot be made costs its engine's cases alone.
+
+    Returns:
+        The names of the rows that say why a case was not run, and what was.
+    """
     plan = part.plan
-    _make_room(plan, made_before)
     names: list[str] = []
     for work in part.plan.works:
         try:
@@ -96,11 +105,11 @@ def _run(part: Part, log: _Log, left_s: float | None, made_before: set[Path]) ->
             names += [log.untried(Skipped(work, case, str(error)), "failed") for case in plan.cases_of(work)]
             plan = replace(plan, works=tuple(other for other in plan.works if other != work))
     if not plan.works:
-        return names
+        return names, []
     try:
-        return [*names, *map(str, run(replace(plan, max_time_s=left_s), log.reporter, log.run_id)["row_id"])]
+        return names, [measure(replace(plan, max_time_s=left_s), log.reporter, log.run_id, before)]
     except UserError as error:
-        return [*names, *(log.untried(each, "failed") for each in _all(plan, str(error)))]
+        return [*names, *(log.untried(each, "failed") for each in _all(plan, str(error)))], []
 
 
 def _make_room(plan: Plan, made_before: set[Path]) -> None:

@@ -1,5 +1,6 @@
 """From a request to a plan, with the real simulated engine; what it needs, and what stops it."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -99,13 +100,12 @@ def test_a_given_output_is_kept(tmp_path: Path) -> None:
         ("torch", ("bf16",), 2),  # one checkpoint
         ("torch", ("bf16", "f32"), 2),  # torch converts while it loads
         (("torch", "mlx"), ("bf16",), 2),
-        ("llama.cpp", ("bf16",), 2 + 2),  # the checkpoint, and the export from it
+        ("llama.cpp", ("bf16",), 2),
         (("torch", "llama.cpp"), ("bf16", "f32"), 2 + 2 + 4),
-        ("mlx", ("4bit",), 2 + 13_928_280 / GPT2_MINI_PARAMS),  # the checkpoint, and MLX's own 4-bit file from it
+        ("mlx", ("4bit",), 13_928_280 / GPT2_MINI_PARAMS),  # MLX's own, made tensor by tensor
         (("mlx",), ("bf16", "4bit"), 2 + 13_928_280 / GPT2_MINI_PARAMS),
-        # And llama.cpp's: its Q8_0 has 26 601 240 bytes, and is made from the export.
-        ("llama.cpp", ("q8_0", "8bit"), 2 + 2 + 26_601_240 / GPT2_MINI_PARAMS),
-        ("llama.cpp", ("bf16", "q8_0"), 2 + 2 + 26_601_240 / GPT2_MINI_PARAMS),
+        ("llama.cpp", ("q8_0", "8bit"), 26_601_240 / GPT2_MINI_PARAMS),
+        ("llama.cpp", ("bf16", "q8_0"), 2 + 26_601_240 / GPT2_MINI_PARAMS),
     ],
 )
 def test_a_file_that_works_share_is_counted_once(
@@ -131,16 +131,47 @@ def test_an_unknown_weight_format_is_refused_with_near_ones(asked: str, near: st
 def test_an_engine_without_the_format_is_left_out_unless_it_was_named() -> None:
     plan = _plan(backends=None, weights="q8_0")
     assert [work.backend for work in plan.works] == ["llama.cpp"]
-    assert "torch left out for gpt2-mini: it has no q8_0 weights (-w); it has f32, f16, bf16" in plan.notes
-    with pytest.raises(harness.UserError, match=r"^torch, gpt2-mini: it has no q8_0 weights"):
-        _plan(backends=("torch", "llama.cpp"), weights="q8_0")
+    why = "it has no q8_0 weights (-w); it has f32, f16, bf16; llama.cpp has q8_0"
+    assert f"torch left out for gpt2-mini in q8_0: {why}" in plan.notes
+    with pytest.raises(harness.UserError, match=r"^torch, gpt2-mini: it has no q8_0 weights .*; llama\.cpp has q8_0"):
+        _plan(backends="torch", weights="q8_0")
+
+
+@pytest.mark.usefixtures("_engines_are_told")
+def test_a_format_of_some_named_engines_runs_on_these() -> None:
+    plan = _plan(backends=("llama.cpp", "mlx", "torch"), weights=("bf16", "q8_0", "4bit"), n_threads=(1, 2))
+    found = {(work.backend, work.settings.weights) for work in plan.works}
+    assert found == {
+        ("llama.cpp", "bf16"), ("llama.cpp", "q8_0"), ("mlx", "bf16"), ("mlx", "4bit"), ("torch", "bf16")
+    }  # fmt: skip
+    notes = [note.partition(":")[0] for note in plan.notes if "left out" in note]
+    assert notes == [
+        "llama.cpp left out for gpt2-mini in q4_k_m",
+        "mlx left out for gpt2-mini in q8_0",
+        "torch left out for gpt2-mini in q8_0",
+        "torch left out for gpt2-mini in int4",
+    ]
+
+
+@pytest.mark.usefixtures("_engines_are_told")
+@pytest.mark.parametrize("backends", [("mlx", "torch"), None])
+def test_a_format_of_no_engine_that_runs_is_an_error(backends: tuple[str, ...] | None) -> None:
+    with pytest.raises(harness.UserError, match=r"^\S+, gpt2-mini: it has no q6_k weights .*; llama\.cpp has q6_k"):
+        _plan(backends=backends, weights=("bf16", "q6_k"))
+
+
+@pytest.mark.usefixtures("_engines_are_told")
+def test_an_error_has_the_reason_of_every_engine_that_was_asked() -> None:
+    why = "torch, gpt2-mini: it has no iq2_xs .*; llama.cpp, gpt2-mini: iq2_xs .* needs an importance matrix"
+    with pytest.raises(harness.UserError, match=f"^{why}"):
+        _plan(backends=None, weights="iq2_xs")
 
 
 @pytest.mark.usefixtures("_engines_are_told")
 def test_a_full_disk_is_told_by_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENROOF_CACHE", str(tmp_path))
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**7))
-    with pytest.raises(harness.UserError, match=r"need 0\.0 GB of disk"):
+    with pytest.raises(harness.UserError, match=r"need 49\.4 MB of disk"):
         _plan()
 
 
@@ -149,8 +180,8 @@ def test_too_little_memory_can_be_planned_and_not_run(tmp_path: Path, monkeypatc
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=10**8, total=2**34))
     output = tmp_path / "out.csv"
     plan = _plan(output=output)
-    assert "gpt2-mini bf16 on simulated needs about 0.6 GB, but 0.1 GB are free" in plan.obstacle
-    with pytest.raises(harness.UserError, match=r"0\.1 GB are free"):
+    assert re.match(r"gpt2-mini bf16 on simulated needs about 5\d\d MB, but 100 MB are free", plan.obstacle)
+    with pytest.raises(harness.UserError, match="100 MB are free"):
         harness.run(plan, Reporter())
     assert not output.exists()
 

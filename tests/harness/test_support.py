@@ -76,12 +76,14 @@ def test_every_engine_runs_every_preset_that_has_weights(backend: str, model: st
     assert _reason(backend, engine, models=model, batch=(1, 8), device="cpu", n_threads=1) is None
 
 
-def test_a_gguf_runs_in_llama_cpp_alone_and_as_it_is(tiny_gguf: Path) -> None:
+def test_a_gguf_runs_in_llama_cpp_alone(tiny_gguf: Path) -> None:
     model = str(tiny_gguf)
     assert _reason("llama.cpp", models=model) is None
     assert "only llama.cpp reads .gguf" in _reason("torch", models=model)
     assert "only llama.cpp reads .gguf" in _reason("mlx", models=model)
-    assert "-w cannot convert a .gguf" in _reason("llama.cpp", models=model, weights="f16")
+    assert _reason("llama.cpp", models=model, weights="bf16") is None, "it is that already"
+    why = "the file is bf16, and is run so or quantised (-w q4_k_m), but not made f16"
+    assert _reason("llama.cpp", models=model, weights="f16") == why
 
 
 def test_an_engine_must_have_code_for_the_family() -> None:
@@ -99,7 +101,9 @@ def test_an_engine_must_have_code_for_the_family() -> None:
         ("llama.cpp", "6bit", "it has no 6bit weights (-w); it has f32, f16, bf16, q4_k_m, q8_0"),
         ("mlx", "4bit", None),
         ("mlx", "4bit-g32", None),
-        ("mlx", "q4_k_m", "it has no q4_k_m weights (-w); it has f32, f16, bf16, 8bit, 4bit"),
+        ("mlx", "q4_k_m", "it has no q4_k_m weights (-w); it has f32, f16, bf16, 8bit, 4bit; llama.cpp has q4_k_m"),
+        ("llama.cpp", "int8", "it has no int8 weights (-w); it has f32, f16, bf16, q4_k_m, q8_0; torch has int8"),
+        ("torch", "mxfp4", "it has no mxfp4 weights (-w); it has f32, f16, bf16; mlx and llama.cpp have mxfp4"),
         ("mlx", "nvfp4", "it has no nvfp4 weights (-w)"),
         ("torch", "4bit", "it has no int4 weights (-w); it has f32, f16, bf16; torchao would add int8 and int4"),
         ("torch", "iq2_xs", "it has no iq2_xs weights (-w); it has f32, f16, bf16"),

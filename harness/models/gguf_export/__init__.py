@@ -1,5 +1,7 @@
-"""From a Hugging Face directory to the GGUF file that llama.cpp reads, with the same numbers in it."""
+"""From a model in Hugging Face's names to the GGUF file that llama.cpp reads, with the same numbers in it."""
 
-from harness.models.gguf_export.writer import check_exportable, export
+from harness.models.gguf_export.checkpoint import synthetic
+from harness.models.gguf_export.mixture import Quantiser
+from harness.models.gguf_export.writer import check_exportable, export, write
 
-__all__ = ["check_exportable", "export"]
+__all__ = ["Quantiser", "check_exportable", "export", "synthetic", "write"]

@@ -8,12 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from harness.models.gguf_export import sentencepiece
-from harness.models.gguf_export.tokenizer_json import NORMAL, Section, merged_pairs, padded_tokens, read
+from harness.models.gguf_export.tokenizer_json import NORMAL, Section, merged_pairs, padded_tokens
 from harness.models.tokenizer import MIN_VOCAB_SIZE, vocabulary
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gguf import GGUFWriter
 
     from harness.models.gguf_export.config import Config
@@ -30,18 +28,23 @@ STAND_IN = "The tokenizer is a stand-in: this file is for runs that feed token i
 """`general.description` of a file whose tokenizer is not its model's."""
 
 
-def write_tokenizer(writer: GGUFWriter, hf_directory: Path, config: Config) -> list[str]:
+def write_tokenizer(writer: GGUFWriter, document: Document | None, config: Config) -> list[str]:
     """Add tokens, merges or scores, and special ids for a vocabulary of `config["vocab_size"]`.
 
     A `tokenizer.json` with a byte-level BPE and GPT-2's, Llama 3's or Qwen 2's words, or with a BPE as SentencePiece
     has it, is written as it is. Any other is replaced by the tokenizer of the synthetic models, and
     `general.description` says so; a vocabulary too small even for that gets none.
 
+    Args:
+        writer: of the file.
+        document: the `tokenizer.json`; None where there is none.
+        config: of the model.
+
     Returns:
         The tokens.
     """
     vocab_size = int(config["vocab_size"])
-    section = _own_section(hf_directory / "tokenizer.json", vocab_size)
+    section = _own_section(document, vocab_size)
     if section is None:
         writer.add_description(STAND_IN)
         if vocab_size < MIN_VOCAB_SIZE:
@@ -71,9 +74,8 @@ def _write_section(writer: GGUFWriter, section: Section) -> None:
         writer.add_add_space_prefix(section.add_space_prefix)
 
 
-def _own_section(path: Path, vocab_size: int) -> Section | None:
+def _own_section(document: Document | None, vocab_size: int) -> Section | None:
     """None where there is no `tokenizer.json`, or one that llama.cpp has no like of."""
-    document = read(path)
     if document is None:
         return None
     try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UserError
 from harness.models.gguf_parts import is_model, missing_parts, model_name, only_model_in
+from harness.models.pickles import pickled_weights
 from harness.models.safetensors_file import has_weights, missing_shards
 from harness.models.stores.listing import listing
 
@@ -36,6 +37,11 @@ class Wanted:
     repository: str
     file: str = ""
     weight_format: str = ""
+
+    @property
+    def names_gguf(self) -> bool:
+        """Whether one GGUF model of the repository is meant, and nothing else will do."""
+        return bool(self.file or self.weight_format)
 
     def gguf_of(self, names: Iterable[str]) -> list[str]:
         """The files of the one GGUF model that is wanted, its parts in order; none where it is not there.
@@ -86,7 +92,7 @@ def find(asked: Wanted) -> Path:
             f"{asked.spec}: no such file or directory, and not in the Hugging Face cache, {cache}; "
             f"{listing(repository, there)}; {_how(repository)} fetches it"
         )
-    if asked.file or asked.weight_format:
+    if asked.names_gguf:
         names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.gguf")]
         if not (files := asked.gguf_of(names)):
             near = listing(asked.file or asked.weight_format, names)
@@ -102,11 +108,11 @@ def find(asked: Wanted) -> Path:
     return snapshot
 
 
-def holds(asked: Wanted) -> bool:
+def holds(asked: Wanted, *, allow_pickle: bool = False) -> bool:
     """Whether the cache has weights for what is asked, all of them as far as names tell."""
     try:
         place = find(asked)
-        if place.is_dir() and has_weights(place):
+        if place.is_dir() and (has_weights(place) or (allow_pickle and pickled_weights(place))):
             return True
         model = place if place.is_file() else only_model_in(place, asked.spec)
     except UserError:

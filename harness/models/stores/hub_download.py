@@ -10,22 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import UserError
 from harness.models.gguf_parts import is_model
+from harness.models.hf_config import BESIDE_WEIGHTS
+from harness.models.pickles import ALLOW
+from harness.models.safetensors_file import has_weights
 from harness.models.stores import hub
 from harness.models.stores.listing import listing
+from results.amounts import size
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Weights, configuration and tokenizer; no pickle files, no code.
-_WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken")
+_SAFETENSORS = "*.safetensors"
+_PICKLES = "pytorch_model*.bin"  # only where the user allows it, and where there is nothing better
 _NOT_WANTED = ("*/*", "consolidated*")  # the same weights once more, for another program
 
 
-def download(asked: hub.Wanted) -> Path:
+def download(asked: hub.Wanted, *, allow_pickle: bool = False) -> Path:
     """Have the cache hold what is asked, with a progress bar; files that are there already are not fetched again.
 
     Args:
         asked: safetensors with all that belongs to them, or one GGUF model where it asks for one or there is no other.
+        allow_pickle: pickled weights, where there is neither.
 
     Returns:
         As `hub.find`.
@@ -33,23 +38,27 @@ def download(asked: hub.Wanted) -> Path:
     Raises:
         UserError: offline, no such repository or file in it, no access to it, too little room, or a broken connection.
     """
-    if not (hub.holds(asked) and _is_whole(asked)):
+    if not (hub.holds(asked, allow_pickle=allow_pickle) and _is_whole(asked)):
         sizes = _sizes(asked)
-        files = _files(asked, list(sizes))
+        files = _files(asked, list(sizes), allow_pickle=allow_pickle)
         _check_room(asked, {name: sizes[name] for name in files})
         _fetch(asked, files)
     return hub.find(asked)
 
 
 def _is_whole(asked: hub.Wanted) -> bool:
-    """Whether nothing is missing of a repository of safetensors, as far as the library can tell without asking."""
+    """Whether nothing is missing of a model directory, as far as the library can tell without asking."""
     import huggingface_hub  # noqa: PLC0415  # an extra
 
     if hub.find(asked).is_file():
         return True
+    weights = _SAFETENSORS if has_weights(hub.find(asked)) else _PICKLES
     try:
         huggingface_hub.snapshot_download(
-            asked.repository, local_files_only=True, allow_patterns=[*_WANTED], ignore_patterns=[*_NOT_WANTED]
+            asked.repository,
+            local_files_only=True,
+            allow_patterns=[weights, *BESIDE_WEIGHTS],
+            ignore_patterns=[*_NOT_WANTED],
         )
     except OSError:  # what it lacks
         return False
@@ -69,16 +78,28 @@ def _sizes(asked: hub.Wanted) -> dict[str, int]:
     return {each.rfilename: each.size or 0 for each in info.siblings or ()}
 
 
-def _files(asked: hub.Wanted, names: list[str]) -> list[str]:
-    if asked.file or asked.weight_format or not any(fnmatch(name, "*.safetensors") for name in names):
-        files = asked.gguf_of(names)
-    else:
-        files = [name for name in names if _matches(name, _WANTED) and not _matches(name, _NOT_WANTED)]
-    if not files:
-        there = [name for name in names if is_model(PurePosixPath(name)) or name.endswith(".safetensors")]
-        near = listing(asked.file or asked.weight_format or asked.repository, there)
-        raise UserError(f"{asked.spec}: no such model in {asked.repository} on the Hub; {near}")
-    return files
+def _files(asked: hub.Wanted, names: list[str], *, allow_pickle: bool) -> list[str]:
+    """Of a repository's files those to fetch: safetensors before GGUF, and pickles last."""
+    if not asked.names_gguf and (files := _directory(names, _SAFETENSORS)):
+        return files
+    if files := asked.gguf_of(names):
+        return files
+    if not asked.names_gguf and (files := _directory(names, _PICKLES)):
+        if allow_pickle:
+            return files
+        raise UserError(
+            f"{asked.spec}: its weights are in pickle files, which may run any code while they are read; "
+            f"tokenroof run --download {ALLOW} takes that risk"
+        )
+    there = [name for name in names if is_model(PurePosixPath(name)) or name.endswith(".safetensors")]
+    near = listing(asked.file or asked.weight_format or asked.repository, there)
+    raise UserError(f"{asked.spec}: no such model in {asked.repository} on the Hub; {near}")
+
+
+def _directory(names: list[str], weights: str) -> list[str]:
+    """A model directory's files, whose weights have such names; none where there are no such weights."""
+    wanted = [name for name in names if _matches(name, (weights, *BESIDE_WEIGHTS)) and not _matches(name, _NOT_WANTED)]
+    return wanted if any(fnmatch(name, weights) for name in wanted) else []
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
@@ -97,7 +118,7 @@ def _check_room(asked: hub.Wanted, sizes: dict[str, int]) -> None:
     free = shutil.disk_usage(existing).free
     if needed > free:
         raise UserError(
-            f"{asked.spec}: {needed / 1e9:.1f} GB are to be fetched, and {folder} has {free / 1e9:.1f} GB free; "
+            f"{asked.spec}: {size(needed)} are to be fetched, and {folder} has {size(free)} free; "
             "HF_HOME names another disk"
         )
 

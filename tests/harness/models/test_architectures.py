@@ -1,12 +1,11 @@
 """Which engine computes which architecture in which weight format: each is run here, and held against transformers.
 
-`python tests/harness/models/test_architectures.py` prints the table of docs/models.md.
+`python tests/harness/models/test_architectures.py` prints the table of README.md.
 """
 
 from __future__ import annotations
 
 import copy
-import json
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,13 +22,16 @@ from backends.base import LoadRequest
 from backends.llama_cpp import quantise as llama_cpp_quantise
 from backends.mlx import quantise as mlx_quantise
 from backends.registry import BACKENDS
-from harness import probe
 from harness.models.gguf_export import export
 from results.schema import NAMES
 from results.verify import verify
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from backends.base import Session
+
+    Probed = Callable[[str, Session], dict[str, Any]]
 
 PLAIN = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 FORMATS = {
@@ -61,7 +63,7 @@ GEMMA = SHAPE | {"head_dim": 64, "tie_word_embeddings": True}
 
 @dataclass(frozen=True)
 class Architecture:
-    """One row of the table.
+    """What is run, for a row of the table.
 
     Attributes:
         config: transformers' own, with what is special about it small enough to show in a short text.
@@ -162,14 +164,16 @@ ARCHITECTURES = {
 
 
 def table() -> str:
-    """Markdown: what each engine was seen to compute as transformers does."""
+    """Markdown: what each engine was seen to compute as transformers does; a row for all that are alike in it."""
     notes = list(dict.fromkeys(each.mlx_note for each in ARCHITECTURES.values() if each.mlx_note))
-    lines = ["| architecture | torch | MLX | llama.cpp |", "|---|---|---|---|"]
+    rows: dict[str, list[str]] = {}
     for name, architecture in ARCHITECTURES.items():
         cells = [", ".join(architecture.formats(engine)) for engine in FORMATS]
         if architecture.mlx_note:
             cells[1] += f" ({notes.index(architecture.mlx_note) + 1})"
-        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+        rows.setdefault(" | ".join(cells), []).append(f"`{name}`")
+    lines = ["| architecture | torch | MLX | llama.cpp |", "|---|---|---|---|"]
+    lines += [f"| {', '.join(names)} | {cells} |" for cells, names in rows.items()]
     return "\n".join(lines) + "\n\n" + "\n".join(f"({n}) {note}." for n, note in enumerate(notes, start=1)) + "\n"
 
 
@@ -263,10 +267,10 @@ def relative_l2(got: np.ndarray, want: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_the_engines_compute_what_transformers_computes(models: Models, name: str) -> None:
+def test_the_engines_compute_what_transformers_computes(models: Models, name: str, probed: Probed) -> None:
     architecture = ARCHITECTURES[name]
     ids = models.ids.numpy().astype(np.int32)
-    errors, probed = {}, []
+    errors, probes = {}, []
     for engine in FORMATS:
         formats = architecture.formats(engine)
         n_tokens = architecture.mlx_tokens if engine == "mlx" else N_TOKENS
@@ -278,32 +282,14 @@ def test_the_engines_compute_what_transformers_computes(models: Models, name: st
                 session.allocate(N_TOKENS, 1)
                 logits = np.concatenate([session.logits(piece)[0] for piece in pieces if piece.size])
                 if n_tokens == N_TOKENS and weight_format == ("bf16" if "bf16" in formats else "f32"):
-                    probed.append(row(engine, session))
+                    probes.append(probed(engine, session))
             errors[engine, weight_format] = relative_l2(logits, models.logits(name, weight_format)[:n_tokens])
     wide = EXPERTS_LIMIT if name in EXPERTS else 0
     limits = {each: max(LIMITS[each], wide if each != "f32" else 0) for each in LIMITS}
     assert all(error < limits[weight_format] for (_, weight_format), error in errors.items()), errors
-    found = verify(pd.DataFrame(probed, columns=list(NAMES)))
+    found = verify(pd.DataFrame(probes, columns=list(NAMES)))
     assert len(found) > 1
     assert set(found["verified"]) == {"yes"}, found[["backend", "verified_why"]].to_string()
-
-
-def row(engine: str, session: Session) -> dict[str, Any]:
-    """The columns that verification reads."""
-    facts, scored = session.facts(), probe.score(session, window=None)
-    return {
-        "backend": engine,
-        "machine": "here",
-        "run_id": engine,
-        "launch": 1,
-        "model": "model",
-        "weights_id": "the same",
-        "weight_format": facts.weight_format,
-        "kv_k_format": facts.kv_k_format,
-        "kv_v_format": facts.kv_v_format,
-        "probe_logits": json.dumps(scored.logits),
-        "probe_nll": scored.nll,
-    }
 
 
 @pytest.mark.parametrize(
@@ -322,9 +308,9 @@ def test_what_is_special_shows_in_the_answers(models: Models, name: str, key: st
     assert relative_l2(forward(other, models.ids), models.logits(name)) > 0.05
 
 
-def test_the_table_is_the_one_in_the_documentation() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "models.md").read_text(encoding="utf-8")
-    assert table() in page, "run this file and put what it prints into docs/models.md"
+def test_the_table_is_the_one_that_people_read() -> None:
+    page = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+    assert table() in page, "run this file and put what it prints into README.md"
 
 
 if __name__ == "__main__":

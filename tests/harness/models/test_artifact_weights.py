@@ -137,10 +137,14 @@ def test_a_gguf_file_weighs_what_llama_cpp_says(
         assert [weights.layer_bytes(i) for i in range(2)] == [nominal.layer_bytes(i) for i in range(2)]
 
 
-def test_a_gguf_file_stays_as_it_is(directories: Directories, tmp_path: Path) -> None:
-    export(directories["llama"], tmp_path / "model.gguf", "f16")
-    with pytest.raises(UserError, match=r"in their formats already; leave out -w"):
-        _weights(tmp_path / "model.gguf", "q4_k_m")
+def test_a_gguf_file_can_be_quantised_once(gguf_folder: Callable[[str], Path]) -> None:
+    folder = gguf_folder("llama-tied")
+    nominal = _weights(folder / "f16.gguf", "q4_k_m")
+    quantised = _weights(folder / "Q4_K_M.gguf")
+    frequencies = sum(part.n_bytes for part in quantised.parts if part.name == "rope_freqs.weight")
+    assert nominal.n_bytes == quantised.n_bytes - frequencies
+    with pytest.raises(UserError, match=r"a quantised GGUF file's weights stay in their formats; leave out -w"):
+        _weights(folder / "Q8_0.gguf", "q4_k_m")
 
 
 # --- Hugging Face directories

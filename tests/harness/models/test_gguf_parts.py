@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 
 from backends import llama_cpp as backend
 from backends.base import LoadRequest
+from backends.llama_cpp.quantise import quantise
 from harness.errors import UserError
-from harness.models import source
+from harness.models import artifacts, source
 from harness.models.artifact_weights import weights_of
 from harness.models.gguf_file import read_gguf
 from harness.models.gguf_parts import all_parts, model_name, models_in, only_model_in
+from harness.options import Options
+from harness.plan import make_plan
+from harness.quantise.artifact import quantised
 
 _TENSORS_A_PART = 8  # of 21
 
@@ -67,9 +71,25 @@ def test_any_part_names_the_whole_model_and_llama_cpp_loads_it(parts: list[Path]
         assert (model.name, model.path) == ("tiny", parts[0])
         weights = weights_of(model, None)
         assert (weights.n_bytes, weights.n_params) == (weight_bytes, n_params)
-        artifact = source.prepare(model, "gguf", None)
+        artifact = artifacts.prepare(model, "gguf", None)
         assert artifact.weights_bytes == weight_bytes
         np.testing.assert_array_equal(_answers(artifact.path)[0], logits)
+
+
+def test_llama_cpps_quantiser_finds_the_other_parts(
+    parts: list[Path], tiny_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKENROOF_CACHE", str(tmp_path))
+    options = Options(models=str(parts[1]), backends="llama.cpp", weights="q8_0", n_prompt=8, n_gen=2, device="cpu")
+    (work,) = make_plan(options).works
+    copy, expected = gguf.GGUFReader(quantised(work, 60, lambda *_: None).path), tmp_path / "q8_0.gguf"
+    quantise(tiny_gguf, expected, "q8_0", n_threads=1)
+    of_whole = {tensor.name: tensor for tensor in gguf.GGUFReader(expected).tensors}
+    assert {tensor.name for tensor in copy.tensors} == of_whole.keys()
+    for tensor in copy.tensors:
+        assert tensor.tensor_type == of_whole[tensor.name].tensor_type
+        np.testing.assert_array_equal(tensor.data, of_whole[tensor.name].data)
+    assert not [key for key in copy.fields if key.startswith("split.")], "it is one file"
 
 
 def test_the_header_is_that_of_the_whole_model(parts: list[Path], tiny_gguf: Path) -> None:

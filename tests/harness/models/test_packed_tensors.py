@@ -18,7 +18,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, GptOssConfig, GptOssForCau
 from backends import mlx
 from backends.base import LoadRequest
 from harness.errors import UserError
-from harness.models import source
+from harness.models import sizes, source
 from harness.models.artifact_weights import weights_of
 from harness.models.packed_tensors import is_beside, parameters
 from harness.models.safetensors_file import TensorEntry
@@ -268,7 +268,7 @@ def test_the_masks_of_old_checkpoints_are_no_packed_numbers(tmp_path: Path, dtyp
     tensors = load_file(tmp_path / "model.safetensors")
     tensors |= {f"transformer.h.{i}.attn.bias": torch.ones(1, 1, 256, 256, dtype=dtype) for i in range(2)}
     save_file(tensors, tmp_path / "model.safetensors")
-    assert source.n_params(source.resolve(str(tmp_path))) == model.num_parameters()
+    assert sizes.n_params(source.resolve(str(tmp_path))) == model.num_parameters()
 
 
 def test_an_unknown_packing_is_told(tiny_hf: Path, tmp_path: Path) -> None:

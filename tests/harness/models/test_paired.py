@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,8 +16,8 @@ from harness.progress import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-TOKENROOF = Path(sys.executable).with_name("tokenroof")
 CONFIG = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
@@ -74,6 +71,8 @@ def _asked(*artifacts: tuple[str, str], **options: Any) -> harness.Options:
     ("options", "said"),
     [
         (_asked(("torch", "nowhere/at/all")), r"^--artifact torch=nowhere/at/all: nowhere/at/all: no such file or dir"),
+        (_asked(("torch", "nothere")), r"^--artifact torch=nothere: no such file or directory$"),
+        (_asked(("torch", "gpt2-min")), r"^--artifact torch=gpt2-min: no such file or directory$"),
         (_asked(("torch", "gpt2-mini")), r"^--artifact torch=gpt2-mini: a preset is no file; leave --artifact out and"),
         (_asked(("torch", "x"), models=()), r"^--artifact needs exactly one -m: what the rows call the model"),
         (_asked(("torch", "x"), models=("a", "b")), r"^--artifact needs exactly one -m"),
@@ -129,6 +128,7 @@ def test_a_presets_name_is_that_presets(made: Callable[..., str]) -> None:
         sources(_asked(("torch", made()), models="gpt2"))
 
 
+@pytest.mark.usefixtures("known_bandwidth")
 def test_each_engine_reads_its_own_file_of_one_model(tiny_hf: Path, tiny_gguf: Path, tmp_path: Path) -> None:
     options = _asked(
         ("torch", str(tiny_hf)), ("llama.cpp", str(tiny_gguf)), n_prompt=16, n_gen=8, launches=1, repetitions=1,
@@ -149,9 +149,8 @@ def test_an_engine_that_cannot_read_its_file_is_told(tiny_gguf: Path) -> None:
         harness.make_plan(_asked(("torch", str(tiny_gguf))))
 
 
-def test_the_command_line_asks_for_a_name(tiny_hf: Path) -> None:
-    command = [TOKENROOF, "run", "--artifact", f"torch={tiny_hf}", "--dry-run"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+def test_the_command_line_asks_for_a_name(tiny_hf: Path, command: Callable[..., Any]) -> None:
+    result = command("run", "--artifact", f"torch={tiny_hf}", "--dry-run")
     assert result.returncode == 2
     assert result.stderr == (
         "tokenroof: --artifact needs exactly one -m: what the rows call the model of which these are the files\n"

@@ -12,7 +12,7 @@ import pytest
 from backends import torch as torch_backend
 from backends.base import BackendError, LoadRequest
 from harness.errors import UserError
-from harness.models import source
+from harness.models import artifacts, source
 from harness.models.quantised import method_of, obstacle
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def test_torch_refuses_what_only_mlx_reads(mlx_4bit: Path) -> None:
 def test_llama_cpp_is_not_given_a_quantised_directory(mlx_4bit: Path) -> None:
     model = source.resolve(str(mlx_4bit))
     with pytest.raises(UserError, match=r"llama\.cpp: it reads \.gguf files, .*quantised by mlx do not .*; mlx can"):
-        source.prepare(model, "gguf", None)
-    assert source.prepare(model, "hf", None).path == mlx_4bit
+        artifacts.prepare(model, "gguf", None)
+    assert artifacts.prepare(model, "hf", None).path == mlx_4bit
 
 
 @pytest.mark.parametrize(

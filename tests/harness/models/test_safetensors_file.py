@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from harness.errors import UserError
-from harness.models.safetensors_file import StreamWriter, open_tensor, read_header, tensor_table
+from harness.models.safetensors_file import StreamWriter, names_in_index, open_tensor, read_header, tensor_table
 
 _TENSORS = {
     "half": torch.arange(6, dtype=torch.bfloat16).reshape(2, 3) / 3,
@@ -160,5 +161,13 @@ def test_no_weights_and_a_bad_index_are_told(tmp_path: Path) -> None:
     index = tmp_path / "model.safetensors.index.json"
     for text in ("{", "[]", '{"weight_map": {"a": 1}}', '{"weight_map": {"a": []}}', "[" * 100_000):
         index.write_text(text)
-        with pytest.raises(UserError, match="not a readable safetensors index"):
+        with pytest.raises(UserError, match="not a readable index of the weights' files"):
             tensor_table(tmp_path)
+
+
+@pytest.mark.parametrize("outside", ["../x.safetensors", "/etc/passwd", "a/../../x.safetensors"])
+def test_an_index_names_files_of_its_own_directory(tmp_path: Path, outside: str) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "model-1.safetensors", "b": outside}}))
+    with pytest.raises(UserError, match=re.escape(f"names {outside}, which lies outside")):
+        names_in_index(index)

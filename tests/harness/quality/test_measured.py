@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,10 @@ import torch
 import transformers
 
 import harness
+from backends.base import Accelerator
 from harness.models import cache
-from harness.models.source import prepare
+from harness.models.artifacts import prepare
+from harness.models.gguf_export import export
 from harness.process import Worker
 from harness.progress import Reporter
 from harness.quality.measured import cost, quality_cells
@@ -135,6 +138,14 @@ def test_transformers_finds_as_much_of_weights_rounded_as_mlx_does(rows: Rows, t
             assert row["quality_top1"] == pytest.approx(top1, abs=0.2)
 
 
+def test_a_gguf_files_quality_is_that_of_its_directory(rows: Rows, trained: Path, tmp_path: Path) -> None:
+    export(trained, tmp_path / "counter.gguf", "bf16")
+    (row,) = _run(tmp_path / "counter.gguf", tmp_path, "llama.cpp", weights="q4_0").to_dict("records")
+    from_directory = rows["llama.cpp", "q4_0"]
+    for column in ("quality_kl", "quality_top1", "weight_bits", "weight_bytes"):
+        assert row[column] == from_directory[column], column
+
+
 @pytest.mark.parametrize(("backend", "many", "few"), [("llama.cpp", "q8_0", "q4_0"), ("mlx", "8bit", "4bit")])
 def test_fewer_bits_lose_more(rows: Rows, backend: str, many: str, few: str) -> None:
     assert 0 <= rows[backend, many]["quality_kl"] < rows[backend, few]["quality_kl"] / 10
@@ -155,11 +166,18 @@ def test_it_is_kept_beside_the_weights(rows: Rows, trained: Path, tmp_path: Path
     notes = list((cache.directory() / "models").glob("*.quality.json"))
     assert notes
     assert not {each.path for each in cache.list_cached()} & set(notes), "no model"
-    note = cache.quality_note(path_of(known.works[0]))
+    (work,) = known.works
+    for other in (
+        replace(work, engine=replace(work.engine, build="another")),
+        replace(work, engine=replace(work.engine, accelerators=(Accelerator("gpu:0", "Another", 2**40),))),
+    ):
+        on_it = replace(other, settings=replace(other.settings, device="gpu"))
+        assert cost(on_it).seconds > 0, "another build, or device, rounds otherwise"
+    note = cache.quality_note(path_of(work), "cpu")
     text = note.read_text(encoding="utf-8")
     for damaged in ("", "{}", '{"kl": 0.1', "[]"):
         note.write_text(damaged, encoding="utf-8")
-        assert cost(known.works[0]).seconds > 0, "it is measured again"
+        assert cost(work).seconds > 0, "it is measured again"
     note.write_text(text, encoding="utf-8")
 
 
@@ -192,9 +210,7 @@ def test_an_original_that_does_not_fit_costs_its_two_cells(
     assert row["status"] == "ok"
     assert pd.isna(row["quality_kl"])
     reason = json.loads(row["unavailable"])["quality_kl"]
-    assert reason.startswith(
-        "not compared with unquantised answers: counter bf16 on llama.cpp needs about 0.5 GB, but "
-    )
+    assert reason.startswith("not compared with unquantised answers: counter bf16 on llama.cpp -t 1 needs about 5")
     assert "quality" not in started
 
 

@@ -1,6 +1,7 @@
 """Quantised copies for real: made by llama.cpp and by MLX in workers of their own, run, kept, and killed."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 import harness
 from harness.errors import UserError
 from harness.models import cache
+from harness.models.synthesis import SYNTHETIC_KEY
 from harness.process import Worker
 from harness.progress import Reporter
 from harness.quantise.artifact import path_of, quantised, to_write
@@ -50,17 +52,22 @@ def _plan(model: Path, output: Path, **options: object) -> harness.Plan:
 
 @pytest.fixture(scope="module")
 def rows(tiny_hf: Path, model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    model = tmp_path_factory.mktemp("random") / tiny_hf.name
+    shutil.copytree(tiny_hf, model)
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    # Its weights are random in truth; that said, nobody asks what quantising costs: tests/harness/quality does.
+    (model / "config.json").write_text(json.dumps(config | {SYNTHETIC_KEY: 1}), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOKENROOF_CACHE", str(model_cache))
         output = tmp_path_factory.mktemp("quantised") / "out.csv"
-        plan = _plan(tiny_hf, output, backends=("torch", "mlx", "llama.cpp"), weights=("bf16", "8bit", "4bit"))
+        plan = _plan(model, output, backends=("torch", "mlx", "llama.cpp"), weights=("bf16", "8bit", "4bit"))
         labels = Labels()
         found = harness.run(plan, labels)
         assert "quantising tiny-llama to q4_k_m for llama.cpp" in labels.seen
         assert "quantising tiny-llama to 4bit for mlx" in labels.seen
         assert plan.disk_bytes == 0, "all that the plan needs is there now"
         again = Labels()
-        harness.run(_plan(tiny_hf, output, backends="llama.cpp", weights="4bit", repetitions=2, resume=True), again)
+        harness.run(_plan(model, output, backends="llama.cpp", weights="4bit", repetitions=2, resume=True), again)
         assert not again.seen, "it was kept"
     return found.set_index(["backend", "weight_format"])
 

@@ -1,17 +1,21 @@
 """Suites that are really run, on a small model: a row for every case, nothing repeated, room made on the disk."""
 
 import json
-import subprocess
-import sys
+import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
 
 import harness
+import results.read
+from harness import estimate
 from harness.experiments.fit import with_layers
 from harness.models import cache
 from harness.models.presets import PRESETS
@@ -24,7 +28,7 @@ from harness.suites.run import _made
 from harness.workload import Case
 from results.read import read
 
-TOKENROOF = Path(sys.executable).with_name("tokenroof")
+pytestmark = pytest.mark.usefixtures("known_bandwidth")
 SHORT, LONG = Case(0, 16, 8), Case(100, 16, 8)
 TINY = Suite("tiny", 3, (Entry("gpt2-mini", "bf16", (SHORT, LONG)), Entry("gpt2-mini", "4bit", (SHORT,))), 1, 2)
 
@@ -80,6 +84,44 @@ def test_every_case_has_a_row_and_resume_repeats_none(tmp_path: Path) -> None:
     assert len(read(output)) == 10
 
 
+def test_rows_of_other_weights_are_not_those_to_resume(tmp_path: Path) -> None:
+    """As after an update that synthesises otherwise."""
+    output = tmp_path / "out.csv"
+    rows = harness.run_suite(_plan(output), Reporter)
+    (now,) = set(rows.loc[rows["status"] == "ok", "weights_id"])
+    output.write_text(output.read_text(encoding="utf-8").replace(now, "f" * len(now)), encoding="utf-8")
+    plan = _plan(output, resume=True)
+    assert plan.parts[0].measured == ()
+    assert [plan.parts[0].plan.cases_of(work) for work in plan.parts[0].plan.works] == [(SHORT, LONG)]
+    again = harness.run_suite(plan, Reporter)
+    assert _outcomes(again) == _outcomes(rows)
+    assert set(again.loc[again["status"] == "ok", "weights_id"]) == {now}
+
+
+def test_the_file_is_read_back_once_however_many_entries_a_suite_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = tuple(Entry("gpt2-mini", weights, (SHORT,)) for weights in ("bf16", "f16", "f32"))
+    suite, output = Suite("three", 1, entries, 1, 1), tmp_path / "out.csv"
+    opened: list[Path] = []
+
+    def counted(path: Path, load: Callable[[Path], Any] = results.read.load) -> Any:
+        opened.append(path)
+        return load(path)
+
+    monkeypatch.setattr(results.read, "load", counted)
+    plan = _plan(output, suite)
+    assert opened == []
+    rows = harness.run_suite(plan, Reporter)
+    assert _outcomes(rows) == {("bf16", 0, "ok"): 1, ("f16", 0, "ok"): 1, ("f32", 0, "ok"): 1}
+    assert opened == [output]
+
+    again = _plan(output, suite, repetitions=2, resume=True)
+    opened.clear()
+    assert len(harness.run_suite(again, Reporter)) == 6
+    assert opened == [output] * 2, "what there was before, and what there is now"
+
+
 def test_rows_of_the_same_cases_by_hand_are_not_the_suites(tmp_path: Path) -> None:
     output = tmp_path / "out.csv"
     asked = harness.Options(
@@ -109,8 +151,10 @@ def test_no_time_left_is_told_in_a_row_and_made_good_later(tmp_path: Path, monke
     assert _outcomes(rows) == {("bf16", 0, "ok"): 2, ("bf16", 100, "ok"): 2, ("4bit", 0, "skipped"): 1}
 
 
-def test_a_time_limit_holds_for_what_a_resumed_run_still_lacks(tmp_path: Path) -> None:
+def test_a_time_limit_holds_for_what_a_resumed_run_still_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too short for both cases by the estimate, and long enough for either."""
+    slow = estimate.Rates(bytes_s=1e9, flops_s=1e10)  # always as much, so that two plans estimate alike
+    monkeypatch.setattr(estimate, "host_rates", lambda: slow)
     output = tmp_path / "out.csv"
     limit = {"max_time_s": 0.99 * _plan(output).seconds}
     rows = harness.run_suite(_plan(output, **limit), Reporter)
@@ -156,11 +200,14 @@ def test_room_is_made_of_what_earlier_entries_left(tmp_path: Path, monkeypatch: 
     assert kept == {"gpt2-other", "mine.gguf"}, "what was there before stays"
 
 
-def test_a_model_that_cannot_be_made_costs_its_engine_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_cannot_be_made_costs_its_engine_alone(
+    tmp_path: Path, model_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A full disk has room for the checkpoint, which torch reads, and not for llama.cpp's file of the same model."""
     engines = {"backends": ("torch", "llama.cpp"), "n_threads": (1,), "repetitions": 1}
     plan = _plan(tmp_path / "out.csv", Suite("one", 1, (Entry("gpt2-mini", "bf16", (SHORT,)),), 1, 1), **engines)
     monkeypatch.setenv("TOKENROOF_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(model_cache / "bandwidth", tmp_path / "cache" / "bandwidth")
 
     def usage(_: object) -> SimpleNamespace:
         return SimpleNamespace(free=60_000_000 - sum(each.n_bytes for each in cache.list_cached()))
@@ -168,7 +215,7 @@ def test_a_model_that_cannot_be_made_costs_its_engine_alone(tmp_path: Path, monk
     monkeypatch.setattr("shutil.disk_usage", usage)
     rows = harness.run_suite(plan, Reporter)
     assert dict(zip(rows["backend"], rows["status"], strict=True)) == {"torch": "ok", "llama.cpp": "failed"}
-    assert "GB of disk" in rows.loc[rows["status"] == "failed", "error"].iloc[0]
+    assert "49.4 MB of disk" in rows.loc[rows["status"] == "failed", "error"].iloc[0]
 
 
 def test_a_model_that_cannot_be_made_costs_its_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +224,7 @@ def test_a_model_that_cannot_be_made_costs_its_entry(tmp_path: Path, monkeypatch
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**6))
     rows = harness.run_suite(plan, Reporter)
     assert _outcomes(rows) == {("bf16", 0, "failed"): 1, ("bf16", 100, "failed"): 1, ("4bit", 0, "skipped"): 1}
-    assert "GB of disk" in rows["error"].iloc[0]
+    assert "49.4 MB of disk" in rows["error"].iloc[0]
 
 
 def test_real_engines_run_what_they_have(tmp_path: Path) -> None:
@@ -210,16 +257,14 @@ def test_the_layers_that_really_fit_take_the_place_of_the_guess(small_tier: str,
     assert _made(replace(part, guessed=()), guess, Reporter()) == guess
 
 
-def test_the_command_line_shows_the_plan_and_refuses_other_work(tmp_path: Path) -> None:
-    def said(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [TOKENROOF, "run", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120)
+def test_the_command_line_shows_the_plan_and_refuses_other_work(tmp_path: Path, command: Callable[..., Any]) -> None:
+    said = partial(command, "run", cwd=tmp_path)
 
     shown = said("--suite", "standard", "--dry-run", "--backend", "simulated", "--machine", "here", "-r", "2")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("suite     standard-1\nmachine   here: ")
     assert "skip      llama-3.1-70b 4bit on simulated: p512 n128 d0,8192,32768: it has no 4bit weights" in shown.stdout
-    assert "× 1 launches × 2 repetitions" in shown.stdout
+    assert "× 1 launch × 2 repetitions" in shown.stdout
     assert list(tmp_path.iterdir()) == []
 
     for flags, told in (

@@ -15,11 +15,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 
 from harness.errors import UserError
-from harness.models import source
+from harness.models import sizes, source
 from harness.models.stores import hub
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _COMMIT = "0123456789abcdef0123456789abcdef01234567"
 _REPOSITORY, _FILES, _GATED = "someone/tiny-llama", "someone/tiny-GGUF", "someone/gated"
+_PICKLED = "someone/pickled"
 _LARGE = "merges.txt"  # more than twice what the library takes at a time
 _PIECE_BYTES = 1_000_000
 
@@ -138,7 +141,11 @@ def server(tiny_hf: Path, tiny_gguf: Path, tmp_path: Path) -> Iterator[Hub]:
         shutil.copy(tiny_gguf, files / name)
     for number in (1, 2):  # by their names alone; what is in them is not looked at here
         (files / f"tiny-Q8_0-0000{number}-of-00002.gguf").write_bytes(bytes(100 + number))
-    with Hub({_REPOSITORY: repository, _FILES: files, _GATED: files}) as hub_server:
+    pickled = shutil.copytree(tiny_hf, tmp_path / "pickled")
+    torch.save(load_file(pickled / "model.safetensors"), pickled / "pytorch_model.bin")
+    (pickled / "model.safetensors").unlink()
+    shutil.copy(repository / "modeling_own.py", pickled)
+    with Hub({_REPOSITORY: repository, _FILES: files, _GATED: files, _PICKLED: pickled}) as hub_server:
         thread = threading.Thread(target=hub_server.serve_forever, daemon=True)
         thread.start()
         yield hub_server
@@ -154,12 +161,12 @@ def _environment(home: Path, url: str, **more: str) -> dict[str, str]:
 
 
 def _resolve(
-    spec: str, home: Path, url: str, *, download: bool = True, **more: str
+    spec: str, home: Path, url: str, *, download: bool = True, allow_pickle: bool = False, **more: str
 ) -> subprocess.CompletedProcess[str]:
     code = f"""
-from harness.models import source
-model = source.resolve({spec!r}, download={download})
-print(model.name, model.origin, source.n_params(model), model.path)
+from harness.models import sizes, source
+model = source.resolve({spec!r}, download={download}, allow_pickle={allow_pickle})
+print(model.name, model.origin, sizes.n_params(model), model.path)
 """
     command = [sys.executable, "-c", code]
     environment = _environment(home, url, **more)
@@ -263,7 +270,7 @@ def test_what_cannot_be_fetched_is_told_in_one_line(
 def test_a_disk_too_small_is_told_before_anything_is_fetched(server: Hub, tmp_path: Path) -> None:
     server.claimed_bytes = 10**17
     said = _told(_resolve(f"{_FILES}:Q8_0", tmp_path / "home", server.url))
-    assert re.search(r"200000000\.0 GB are to be fetched, and \S+hub has [\d.]+ GB free; HF_HOME names another", said)
+    assert re.search(r"200000 TB are to be fetched, and \S+hub has [\d.]+ \wB free; HF_HOME names another", said)
     assert server.fetched == []
 
 
@@ -271,6 +278,30 @@ def test_a_connection_that_keeps_breaking_is_told(server: Hub, tmp_path: Path) -
     server.interruptions = 99
     said = _told(_resolve(_REPOSITORY, tmp_path / "home", server.url))
     assert said.startswith("someone/tiny-llama: cannot be fetched from Hugging Face: peer closed")
+
+
+def test_pickles_are_fetched_only_where_they_are_allowed(server: Hub, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    said = _told(_resolve(_PICKLED, home, server.url))
+    assert said.startswith("someone/pickled: its weights are in pickle files, which may run any code while they are re")
+    assert said.endswith("tokenroof run --download --allow-unsafe-pickle takes that risk")
+    assert server.fetched == []
+    fetched = _resolve(_PICKLED, home, server.url, allow_pickle=True)
+    assert fetched.stdout.split()[:3] == ["pickled", "hf", "426624"], fetched.stderr
+    names = {name for name, _ in server.fetched}
+    assert {"config.json", "pytorch_model.bin"} <= names
+    assert "modeling_own.py" not in names
+    n_fetched = len(server.fetched)
+    for more in ({"HF_HUB_OFFLINE": "1"}, {}):
+        again = _resolve(_PICKLED, home, server.url, allow_pickle=True, **more)
+        assert again.stdout == fetched.stdout, again.stderr
+    assert len(server.fetched) == n_fetched, "what is there is not asked for again"
+
+
+def test_safetensors_go_before_pickles_that_are_allowed(server: Hub, tmp_path: Path) -> None:
+    result = _resolve(_REPOSITORY, tmp_path / "home", server.url, allow_pickle=True)
+    assert result.stdout.split()[:3] == ["tiny-llama", "hf", "426624"], result.stderr
+    assert "pytorch_model.bin" not in {name for name, _ in server.fetched}
 
 
 def test_nothing_is_fetched_unasked(server: Hub, tmp_path: Path) -> None:
@@ -314,7 +345,7 @@ def test_a_cached_repository_is_a_model_to_name(cache: Path, spec: str, name: st
     assert (model.name, model.origin) == (name, origin)
     assert model.path is not None
     assert model.path.is_relative_to(cache)
-    assert source.n_params(model) == 426_624
+    assert sizes.n_params(model) == 426_624
 
 
 def test_a_commit_that_no_branch_names_is_found_too(cache: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from backends import llama_cpp
 from backends.base import LoadRequest
 from harness.errors import UserError
-from harness.models import source
+from harness.models import artifacts, source
 from harness.models.stores import ollama
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_a_model_is_found_by_its_name(store: Path, asked: str, name: str) -> Non
 
 
 def test_llama_cpp_loads_it_where_it_lies(store: Path, tiny_gguf: Path) -> None:
-    artifact = source.prepare(source.resolve("ollama:llama3.2"), "gguf", None)
+    artifact = artifacts.prepare(source.resolve("ollama:llama3.2"), "gguf", None)
     assert artifact.path.parent == store / "blobs"
     tokens = np.arange(3, 19, dtype=np.int32)[None]
     answers = []
