@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from harness.roofline.breakdown import fit_sizes
 from reports.breakdown_sentences import sentences, size_sentence
 from reports.numbers import number
 from reports.page.texts import name
-from reports.summary import asked_of
+from reports.summary import ENGINE, asked_of, telling_settings
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from reports.words import Words
 
 _NEEDED = ["tpot_s", "streamed_bytes_per_token", "kv_read_bytes"]
@@ -33,31 +33,49 @@ def breakdown_text(rows: pd.DataFrame, words: Words) -> str:
     ok = rows[(rows["status"] == "ok") & (rows["kv_cache"] == "on") & rows[_NEEDED].notna().all(axis=1)]
     if ok.empty:
         return ""
-    points = _launches(ok.assign(asked=asked_of(ok)))
+    points = _with_settings(_launches(ok.assign(asked=asked_of(ok))))
     paragraphs = []
-    several = points["machine"].nunique() > 1
-    for (machine, backend, weight_format, *_), engine in points.groupby(_ENGINE, sort=False):
-        who = words["breakdown.engine_on_machine"].format(engine=backend, machine=machine) if several else backend
-        told = {"who": who, "format": weight_format}
+    machines, batches = points["machine"].nunique(), points["batch"].nunique()
+    for (machine, backend, weight_format, batch, _), engine in points.groupby(_ENGINE, sort=False):
+        who, form = backend, weight_format
+        if machines > 1:
+            who = words["breakdown.engine_on_machine"].format(engine=backend, machine=machine)
+        if batches > 1:
+            form = words["breakdown.format_and_batch"].format(format=weight_format, batch=batch)
+        told = {"who": who, "format": form}
         models = list(engine.groupby(_MODEL, dropna=False, sort=False))
         for (model_name, _, prompt), model in models:
             said = _joined([*_model_sentences(model, words), *_experts(model, prompt, words)], words)
-            paragraphs.append(words["breakdown.of_model"].format(**told, model=model_name, text=said))
+            named = told | {"who": ", ".join(filter(None, [str(who), model["settings"].iloc[0]]))}
+            paragraphs.append(words["breakdown.of_model"].format(**named, model=model_name, text=said))
         if text := _sizes_text([model for _, model in models], words):
             paragraphs.append(words["breakdown.of_sizes"].format(**told, text=text))
     return "\n".join(paragraphs)
 
 
 def _launches(rows: pd.DataFrame) -> pd.DataFrame:
-    """One point a launch and case: repetitions within a launch are too alike to be points of their own."""
+    """One point a launch and case: repetitions within a launch are too alike to be points of their own.
+
+    Its time a token is that of the median rate, which the table shows; of an even number of repetitions the median time
+    would be another one's.
+    """
     case = ["n_depth", "n_prompt", "run_id", "launch"]
     columns = [*_NEEDED, "bandwidth_measured_gbs", *_EXPERTS]
-    return (
-        rows.groupby([*_ENGINE, *_MODEL, *case], dropna=False, sort=False)[columns]
+    points = (
+        rows.assign(tpot_s=1 / rows["tpot_s"])
+        .groupby([*_ENGINE, *_MODEL, *case], dropna=False, sort=False)[columns]
         .median()
         .reset_index()
         .astype(dict.fromkeys(columns, float))
     )
+    return points.assign(tpot_s=1 / points["tpot_s"])
+
+
+def _with_settings(points: pd.DataFrame) -> pd.DataFrame:
+    """`settings`: what was asked, where it tells a paragraph from another of its engine and model."""
+    unsaid = dict.fromkeys(ENGINE, pd.Series(pd.NA, points.index, dtype="str"))
+    alike = [*_ENGINE, *(column for column in _MODEL if column != "asked")]
+    return points.assign(settings=telling_settings(points.assign(**unsaid), alike))
 
 
 def _joined(told: list[str], words: Words) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from harness.roofline.breakdown import fit_depths, split
+from results.amounts import size
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -66,13 +68,13 @@ def _step(tpot_s: float, streamed_bytes: float, kv_bytes: float, bandwidth_bytes
     n_bytes = streamed_bytes + kv_bytes
     if bandwidth_bytes_s is None:
         return words["breakdown.step_unmeasured"].format(
-            tpot=_ms(tpot_s), size=_gb(n_bytes), rate=_gb(n_bytes / tpot_s)
+            tpot=_ms(tpot_s), size=size(n_bytes), rate=_gb(n_bytes / tpot_s)
         )
     found = split(tpot_s, streamed_bytes, kv_bytes, bandwidth_bytes_s)
     if found.rest_s < 0:
         return words["breakdown.step_too_fast"].format(
             tpot=_ms(tpot_s),
-            size=_gb(n_bytes),
+            size=size(n_bytes),
             bandwidth=_gb(bandwidth_bytes_s),
             read=_ms(found.weights_s + found.kv_s),
         )
@@ -159,5 +161,5 @@ def _gb(n_bytes: float) -> str:
 
 
 def _three(value: float) -> str:
-    """Three digits: no measurement here carries more."""
-    return f"{float(f'{value:.3g}'):g}"
+    """Three digits at most: no measurement here carries more."""
+    return f"{Decimal(f'{value:.3g}'):f}"

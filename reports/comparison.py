@@ -17,6 +17,7 @@ from rich.text import Text
 from reports.case import case_name
 from reports.numbers import number, percent
 from reports.summary import plain
+from results.amounts import counted
 from results.compare.lines import METRICS
 from results.compare.verdicts import ENOUGH_LAUNCHES, FASTER, LAUNCH_FLOOR, SAME, SLOWER, TOO_WIDE, UNKNOWN, VERDICTS
 from results.spreadsheet import escape
@@ -31,6 +32,9 @@ Format = Literal["table", "md", "json", "csv"]
 Line = dict[str, Any]
 
 STYLES = {FASTER: "green", SLOWER: "bold red", UNKNOWN: "yellow"}
+MOST_SHOWN = 3  # of what shares a reason
+ALL = "--format json lists all that are not paired, each with its reason"
+MOST_TOLD = 1e3  # the ends of an interval, one over the other
 LEAST_TREND_PCT = 0.5  # a repetition; a smaller one is not worth a word
 _RATE, _TIME = (1, "tok/s"), (1e3, "ms")
 _UNITS = {"decode_tok_s": _RATE, "prefill_tok_s": _RATE, "ttft_s": _TIME, "ttft_client_s": _TIME}
@@ -142,17 +146,23 @@ def _title(line: Line, *, name_side: bool) -> str:
 
 def _cells(line: Line, metric: str) -> list[str]:
     scale = _UNITS[metric][0]
-    mark = _FROM_FLOOR if line["interval_from"] == "floor" else ""
     return [
         case_name(line),
-        f"{scale * line['base']:.4g}",
-        f"{scale * line['new']:.4g}",
+        number(scale * line["base"]),
+        number(scale * line["new"]),
         f"{line['ratio']:.3f}",
-        f"{mark}{line['ratio_low']:.3f}–{line['ratio_high']:.3f}",
+        _interval(line),
         f"{line['base_launches']}, {line['new_launches']}",
         *(_noise(line, side) for side in ("base", "new")),
         line["verdict"],
     ]
+
+
+def _interval(line: Line) -> str:
+    mark = _FROM_FLOOR if line["interval_from"] == "floor" else ""
+    low, high = line["ratio_low"], line["ratio_high"]
+    # Two launches that differ much allow nearly any ratio; its digits would say nothing.
+    return f"{mark}{low:.3f}–{high:.3f}" if high < MOST_TOLD * low else f"{mark}any"
 
 
 def _noise(line: Line, side: str) -> str:
@@ -172,10 +182,9 @@ def _notes(lines: list[Line]) -> list[str]:
                 what = "slower from one repetition to the next: heat?" if trend < 0 else "faster: not warmed up?"
                 notes.append(f"{case_name(line)}, {side}: {abs(trend):.1f} % ({low:+.1f} to {high:+.1f}) {what}")
             if line[f"{side}_outliers"]:
-                outliers, tried = line[f"{side}_outliers"], line[f"{side}_repetitions"]
-                notes.append(
-                    f"{case_name(line)}, {side}: {outliers} of {tried} repetitions far from their launch's median"
-                )
+                tried = counted(line[f"{side}_repetitions"], "repetition")
+                outliers = f"{line[f'{side}_outliers']} of {tried} far from their launch's median"
+                notes.append(f"{case_name(line)}, {side}: {outliers}")
     return notes
 
 
@@ -212,13 +221,31 @@ def _means(comparison: Comparison) -> list[str]:
 
 
 def _left_out(comparison: Comparison) -> list[str]:
-    """What is in no pair, the cases with one reason together."""
-    cases: dict[str, list[str]] = {}
+    """What is in no pair, in a line for each reason."""
+    lines: dict[str, list[Line]] = {}
     for line in map(plain, comparison.left_out.to_dict("records")):
+        lines.setdefault(line["reason"], []).append(line)
+    texts = [_not_paired(reason, alike, several=len(comparison.sides) > 2) for reason, alike in lines.items()]
+    return [*texts, ALL] if any(len(alike) > 1 for alike in lines.values()) else texts
+
+
+def _not_paired(reason: str, lines: list[Line], *, several: bool) -> str:
+    """How many, and the first of them."""
+    cases: dict[str, list[str]] = {}
+    for line in lines:
+        against = f" against {line['against']}" if line["against"] and several else ""
         what = ", ".join(filter(None, [line["model"], line["weight_format"], line["backend"], line["machine"]]))
-        against = f" against {line['against']}" if line["against"] and len(comparison.sides) > 2 else ""
-        cases.setdefault(f"{line['side']}{against}: {what}, {{}}: {line['why']}", []).append(case_name(line))
-    return [f"not paired: {text.format(', '.join(dict.fromkeys(some)))}" for text, some in cases.items()]
+        cases.setdefault(f"{line['side']}{against}: {what}", []).append(case_name(line))
+    whys = {line["why"] for line in lines}
+    why = whys.pop() if len(whys) == 1 else reason
+    told = [f"{who}, {_first(list(dict.fromkeys(some)), ', ')}" for who, some in cases.items()]
+    return f"not paired, {counted(len(lines), 'case')}: {why}: {_first(told, '; ')}"
+
+
+def _first(texts: list[str], comma: str) -> str:
+    """Of many the first."""
+    more = len(texts) - MOST_SHOWN
+    return comma.join(texts[:MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _legend(comparison: Comparison) -> list[str]:
@@ -232,10 +259,11 @@ def _legend(comparison: Comparison) -> list[str]:
         f"standard deviation of {100 * LAUNCH_FLOOR:g} %, or as its repetitions do where that is more",
     }
     return [
+        "base, new: the geometric mean of the launches' medians, where other tables have their median",
         f"speed ratio: {ratio}, above 1 the new side is faster",
         *(text for basis, text in intervals.items() if basis in found),
         "noise: coefficient of variation between the launches' medians, and of the repetitions within a launch",
         f"{FASTER}, {SLOWER}: the interval clears {100 * comparison.min_effect:.3g} %, by Holm's correction for "
-        f"{len(comparison.pairs)} comparisons; {UNKNOWN}: it does not, and reaches {100 * TOO_WIDE:g} %, or a side "
-        f"has a single repetition; else {SAME}",
+        f"{counted(len(comparison.pairs), 'comparison')}; {UNKNOWN}: it does not, and reaches {100 * TOO_WIDE:g} %, or "
+        f"a side has a single repetition; else {SAME}",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from reports.case import plainest_first
 from results.schema import CASE
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ def headlines(lines: pd.DataFrame) -> list[pd.DataFrame]:
     """The lines to show first, in groups of one model, weight format and case each, fastest line first.
 
     For each model and format it is the case that most engines did, and further cases for the engines that did not do
-    that one; of equally many one sequence, the least depth, and the longest generation and prompt. Groups with more
-    engines come first, then the slower ones: a large model tells more of a memory than a small one.
+    that one; of equally many the plainest (see `reports.case`). Groups with more engines come first, then the slower
+    ones: a large model tells more of a memory than a small one.
 
     Args:
         lines: as `reports.summary.summarise` gives them; those without a decode rate or a KV cache are passed over.
@@ -70,7 +71,6 @@ def _is_case(lines: pd.DataFrame, case: pd.Series[Any]) -> pd.Series[bool]:
 
 def _widest(lines: pd.DataFrame) -> pd.Series[Any]:
     counts = lines.groupby(CASE, dropna=False)["engine"].nunique().reset_index()
-    order = ["engine", "batch", "n_depth", "n_gen", "n_prompt"]
-    best = counts.sort_values(order, ascending=[False, True, True, False, False], kind="stable")
+    best = plainest_first(counts).sort_values("engine", ascending=False, kind="stable")
     first: pd.Series[Any] = best[CASE].iloc[0]
     return first

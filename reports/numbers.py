@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from results.amounts import significant
+
 EMPTY = "-"
 
 
@@ -18,8 +20,13 @@ def number(value: float | None, like: float | None = None) -> str:
         return "0"
     size = abs(value if like is None else like)
     if size < 0.01:
-        return f"{value:.3g}"
+        return significant(value)
     return f"{value:.{sum(size < limit for limit in (1, 100, 1000))}f}"
+
+
+def count(value: float) -> str:
+    """A whole number, its thousands apart: 1,234."""
+    return f"{int(value):,}"
 
 
 def number_with(value: float | None, spread: float | None) -> str:
@@ -30,15 +37,17 @@ def number_with(value: float | None, spread: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 1 in whole percent, without the sign."""
+    """A share of 1 in percent, without the sign: 95, 5.3, 0.4, 0.04; never 0 for what is some."""
     if share is None or share != share:  # noqa: PLR0124 (NaN)
         return EMPTY
-    return f"{100 * share:.0f}"
+    value = 100 * share
+    if abs(value) >= 9.95 or value == 0:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if abs(value) >= 0.095 else significant(value, 1)
 
 
 def gigabytes(n_bytes: float | None) -> str:
     """GB of 10^9 bytes, three digits, more before the point."""
     if n_bytes is None or n_bytes != n_bytes:  # noqa: PLR0124 (NaN)
         return EMPTY
-    value = n_bytes / 1e9
-    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
+    return significant(n_bytes / 1e9)

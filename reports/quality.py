@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reports.case import plainest_first
 from reports.figures.data import WORK, lines, own
 from results.schema import CASE
 
@@ -18,7 +19,7 @@ _FORMAT = ["backend", "weight_format"]
 def formats(rows: pd.DataFrame) -> list[pd.DataFrame]:
     """For each machine and trained model, its formats in the workload that most of them did.
 
-    Of equally many it is one sequence, the least depth, and the longest generation and prompt.
+    Of equally many it is the plainest.
 
     Returns:
         Lines of one workload, where two or more formats have a KL divergence: the columns of
@@ -37,7 +38,5 @@ def _n_judged(group: pd.DataFrame) -> int:
 
 
 def _widest(model: pd.DataFrame) -> pd.DataFrame:
-    order = ["batch", "n_depth", "n_gen", "n_prompt"]
-    ordered = model.sort_values(order, ascending=[True, True, False, False], kind="stable")
-    cases = [case for _, case in ordered.groupby(CASE, dropna=False, sort=False)]
+    cases = [case for _, case in plainest_first(model).groupby(CASE, dropna=False, sort=False)]
     return max(cases, key=_n_judged)

@@ -27,6 +27,7 @@ SERVED = [
     *("ttft_client_s", "ttft_client_p90_s", "ttft_client_p99_s", "server_latency_s", "network_latency_s"),
     *("request_tok_s", "output_tok_s", "itl_p50_s", "itl_p99_s"),
 ]
+UNTOLD = {"no_ceiling_why": "decode_ceiling_tok_s", "not_kept_why": "kv_kept_tokens"}
 PEAKS = ["peak_device_bytes", "peak_host_bytes"]
 
 
@@ -47,8 +48,9 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
         of the two; the columns of `CEILINGS`, medians; `mbu` and `mfu`, the line's rate over its ceiling;
         those of `WEIGHTS`, medians, true bits and what they cost; those of `SERVED`, medians, of servers;
         the columns of `STEP`, medians, what a decode step reads and how fast the memory is; the columns of
-        `CEILING_TEXTS`, the first; `peak_device_bytes` and `peak_host_bytes`, the largest; `verified`, `verified_with`
-        and `verified_why` of the repetition that was verified worst; `error`, the reasons of those that are not ok.
+        `CEILING_TEXTS`, the first; those of `UNTOLD`, why a server's cells are empty; `peak_device_bytes` and
+        `peak_host_bytes`, the largest; `verified`, `verified_with` and `verified_why` of the repetition that was
+        verified worst; `error`, the reasons of those that are not ok.
         Ordered by model, weight format and case, then as the rows are.
     """
     rows = _join_failed(rows.assign(asked=asked_of(rows)))
@@ -75,6 +77,7 @@ def summarise(rows: pd.DataFrame) -> pd.DataFrame:
     lines["mbu"] = lines["decode_tok_s"] / lines["decode_ceiling_tok_s"]
     lines["mfu"] = lines["prefill_tok_s"] / lines["prefill_ceiling_tok_s"]
     lines[CEILING_TEXTS] = ok[CEILING_TEXTS].first()
+    lines = lines.join(_untold(ok_rows))
     lines[PEAKS] = ok[PEAKS].max()
     lines[VERDICT] = _worst(ok_rows).set_index("line")[VERDICT]
     lines["error"] = not_ok["error"].agg(lambda reasons: "; ".join(reasons.dropna().unique()))
@@ -125,18 +128,32 @@ def telling_settings(lines: pd.DataFrame, alike: Sequence[str], sign: str = "=")
     group = lines.groupby(list(alike), dropna=False, sort=False).ngroup()
     cells: list[pd.Series[str]] = []
     for name in dict.fromkeys(name for request in requests.values() for name in request):
-        said = lines["asked"].map({text: _said(name, request.get(name), sign) for text, request in requests.items()})
-        cells.append(said.where(said.groupby(group).transform("nunique") > 1, ""))
+        of_request = {text: _said(name, request.get(name), sign) for text, request in requests.items()}
+        if len({*of_request.values()}) > 1:
+            said = lines["asked"].map(of_request)
+            cells.append(said.where(said.groupby(group).transform("nunique") > 1, ""))
     for column, name in ENGINE.items():
-        # A failed row may lack its engine's cells, which tells nothing; a setting that was not asked for does.
-        said = name + sign + lines[column]
-        cells.append(said.where(said.groupby(group).transform("nunique") > 1, "").fillna(""))
-    texts = [", ".join(filter(None, several)) for several in zip(*cells, strict=True)]
+        if lines[column].nunique() > 1:
+            # A failed row may lack its engine's cells, which tells nothing; a setting that was not asked for does.
+            said = name + sign + lines[column]
+            cells.append(said.where(said.groupby(group).transform("nunique") > 1, "").fillna(""))
+    texts = [", ".join(filter(None, several)) for several in zip(*cells, strict=True)] if cells else ""
     return pd.Series(texts, lines.index, dtype="str")
 
 
 def _said(name: str, value: object, sign: str) -> str:
     return "" if value is None else one_line(f"{name}{sign}{value}")  # JSON may hold what a terminal obeys
+
+
+def _untold(rows: pd.DataFrame) -> pd.DataFrame:
+    """For each line of a server, the first reason of each column of `UNTOLD`."""
+    served = rows[rows["ttft_client_s"].notna()]
+    reasons = {text: json.loads(text) for text in served["unavailable"].dropna().unique()}
+    cells = {
+        name: served["unavailable"].map({text: one_line(why[column]) for text, why in reasons.items() if column in why})
+        for name, column in UNTOLD.items()
+    }
+    return pd.DataFrame(cells, dtype="str").groupby(served["line"]).first()
 
 
 def _worst(rows: pd.DataFrame) -> pd.DataFrame:

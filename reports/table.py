@@ -14,7 +14,7 @@ from rich.text import Text
 
 from reports.case import case_name
 from reports.numbers import EMPTY, gigabytes, number, number_with, percent
-from reports.served import is_served, ttft_cell
+from reports.served import is_served, ttft_cell, untold
 from reports.summary import plain
 from results.verify import MARGIN
 from results.weight_width import nominal_bits
@@ -134,29 +134,30 @@ def _peak(line: Line) -> str:
 
 
 def _notes(named: list[tuple[str, Line]]) -> list[str]:
-    """What quantised weights cost, an idle server's times, rates above ceilings, why lines have no verdict or rate."""
+    """What weights cost, servers take idle and do not tell; rates above ceilings, why lines have no verdict or rate."""
     weights: dict[str, list[str]] = {}
     idle: dict[str, list[str]] = {}
     doubts: dict[str, list[str]] = {}
     skipped: dict[str, list[str]] = {}
-    failures = []
+    above = []
+    failed: dict[str, list[str]] = {}
     for name, line in named:
         if line["n_ok"] and (told := _weights(line)):
             weights.setdefault(told, []).append(name)
         if line["server_latency_s"] is not None:
             idle.setdefault(_idle(line), []).append(name)
         if line["ceiling_warning"]:
-            failures.append(f"! {name}, {case_name(line)}: {line['ceiling_warning']}")
+            above.append(f"! {name}, {case_name(line)}: {line['ceiling_warning']}")
         if line["n_ok"] and line["verified_why"]:
             doubts.setdefault(line["verified_why"], []).append(name)
         if line["n_skipped"] and not line["n_ok"] + line["n_failed"]:
             skipped.setdefault(f"skipped: {line['error'] or 'no reason was given'}", []).append(name)
         if line["n_failed"]:
             tried = line["n_ok"] + line["n_failed"]
-            error = line["error"] or "no reason was given"
-            failures.append(f"{name}, {case_name(line)}: {line['n_failed']} of {tried} failed: {error}")
-    told_of = [*weights.items(), *idle.items(), *doubts.items(), *skipped.items()]
-    return [*(f"{'; '.join(dict.fromkeys(names))}: {text}" for text, names in told_of), *failures]
+            reason = f"{line['n_failed']} of {tried} failed: {line['error'] or 'no reason was given'}"
+            failed.setdefault(reason, []).append(f"{name}, {case_name(line)}")
+    told_of = weights | idle | untold(named) | doubts | skipped | failed
+    return [*above, *(f"{'; '.join(dict.fromkeys(names))}: {text}" for text, names in told_of.items())]
 
 
 def _weights(line: Line) -> str | None:

@@ -10,6 +10,7 @@ import typer
 
 from harness.cli.choices import Format
 from harness.errors import UserError
+from results.amounts import counted
 
 if TYPE_CHECKING:
     from results.compare.compare import Comparison
@@ -40,7 +41,10 @@ def compare(
     ] = None,
     format: Annotated[Format, typer.Option("--format", help="Of the result on standard output.")] = "table",  # noqa: A002
 ) -> int:
-    """Is one file's machine, engine or setting faster than another's? Equal cases side by side, with a verdict."""
+    """Tell which of two files, engines or settings is faster.
+
+    Equal cases stand side by side, each with a verdict.
+    """
     from rich.console import Console
 
     from reports.comparison import render
@@ -61,7 +65,7 @@ def _verdict(result: Comparison, fail_below_pct: float) -> int:
     lost = (result.pairs["verdict"] == SLOWER) & (result.pairs["ratio"] < 1 - fail_below_pct / 100)
     if lost.any():
         print(
-            f"tokenroof: {lost.sum()} of {len(lost)} cases are slower by more than {fail_below_pct:g} %",
+            f"tokenroof: slower by more than {fail_below_pct:g} %: {lost.sum()} of {counted(len(lost), 'case')}",
             file=sys.stderr,
         )
     return int(lost.any())
@@ -88,5 +92,5 @@ def _by_column(files: list[Path], columns: list[str], base: str | None) -> list[
 
     sides, without = sides_by(pd.concat([read_valid(file) for file in files], ignore_index=True), columns, base)
     if len(without):
-        print(f"note: {len(without)} rows have no {' or '.join(columns)} and are left out", file=sys.stderr)
+        print(f"note: left out: {counted(len(without), 'row')} without {' or '.join(columns)}", file=sys.stderr)
     return sides

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.cli.choices import Format
+from results.amounts import size
 
 if TYPE_CHECKING:
     from harness.machine.device import Device
@@ -70,7 +71,7 @@ def _explanation(device: Device) -> list[tuple[str, ...]]:
     """Label and fact; what is not known is left out, but for bandwidth and matrix rate."""
     from harness.machine.catalog import usable_bytes
 
-    size = f"{device.memory_gb:g} GB " if device.memory_gb else ""
+    memory = f"{device.memory_gb:g} GB " if device.memory_gb else ""
     usable = usable_bytes(device)
     each_way = f", {device.host_link_gbs:g} GB/s each way" if device.host_link_gbs else ""
     rates = {
@@ -86,8 +87,8 @@ def _explanation(device: Device) -> list[tuple[str, ...]]:
         "name": device.name,
         "vendor": device.vendor,
         "year": str(device.release_year or ""),
-        "memory": f"{size}{device.memory_type}{', shared by CPU and GPU' if device.unified else ''}",
-        "usable": f"{usable / 1e9:.1f} GB for weights and KV cache" if usable else "",
+        "memory": f"{memory}{device.memory_type}{', shared by CPU and GPU' if device.unified else ''}",
+        "usable": _usable(usable, device) if usable else "",
         "bandwidth": f"{_bandwidth(device) or 'unknown'} ({device.bandwidth_source})",
         "host link": f"{device.host_link}{each_way}" if device.host_link else "",
         "matrix rate": f"{known_rates}, in 10^12 operations a second, dense" if known_rates else "unknown",
@@ -95,6 +96,11 @@ def _explanation(device: Device) -> list[tuple[str, ...]]:
         "notes": device.notes,
     }
     return [(label, fact) for label, fact in facts.items() if fact]
+
+
+def _usable(n_bytes: int, device: Device) -> str:
+    """Sizes on a box are powers of two: a card of 32 GB has 34.4 · 10^9 bytes."""
+    return f"{size(n_bytes)} of {size(device.memory_bytes or n_bytes)} (of 10^9 bytes) for weights and KV cache"
 
 
 def _bandwidth(device: Device) -> str | None:

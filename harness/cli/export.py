@@ -12,7 +12,10 @@ def export(
     file: Annotated[Path, typer.Argument(help="A result file.")],
     format: Annotated[Literal["llama-bench-md"], typer.Option("--format", help="Of the text on standard output.")],  # noqa: A002
 ) -> int:
-    """Print rows as another tool would: llama-bench's table, to paste into an issue."""
+    """Print rows as llama-bench's table.
+
+    It is there to be pasted into an issue.
+    """
     from harness.errors import UserError
     from results.exporters.llama_bench_md import llama_bench_md
     from results.read import read

@@ -16,10 +16,11 @@ OneModel = Annotated[
     str, typer.Option("-m", "--model", metavar="MODEL", help="Preset, Hugging Face directory or .gguf file.")
 ]
 OneWeightFormat = Annotated[
-    str | None, typer.Option("-w", "--weights", metavar="FORMAT", help="Default: bf16; a .gguf as it is.")
+    str | None,
+    typer.Option("-w", "--weights", metavar="FORMAT", help="Weight format. Default: bf16; of a .gguf file its own."),
 ]
 OneThreadCount = Annotated[
-    int | None, typer.Option("-t", "--threads", min=1, help="CPU threads. Default: the physical cores.")
+    int | None, typer.Option("-t", "--threads", metavar="N", min=1, help="CPU threads. Default: the physical cores.")
 ]
 Device = Annotated[
     str,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness.errors import UserError
+from results.amounts import counted
 
 if TYPE_CHECKING:
     from results.importers import Imported
@@ -18,7 +19,8 @@ _SHOWN = 3  # of what was left out of a file
 def import_(
     files: Annotated[list[Path] | None, typer.Argument(help="Output of llama-bench, mlx-lm, llama-benchy, …")] = None,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="New file: .csv, .jsonl or .parquet.", show_default=False)
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="New file: .csv, .jsonl or .parquet.", show_default=False),
     ] = None,
     machine: Annotated[
         str | None, typer.Option("--machine", metavar="LABEL", help="Label of the machine; default: from its device.")
@@ -33,7 +35,10 @@ def import_(
         bool, typer.Option("--published", help="Add the published rates of known machines that come with tokenroof.")
     ] = False,
 ) -> int:
-    """Make rows of what other tools measured: files are recognised by what they hold."""
+    """Make rows of what other tools measured.
+
+    Files are recognised by what they hold.
+    """
     import pandas as pd
 
     from harness.ceilings.imported import complete, complete_published
@@ -59,12 +64,12 @@ def import_(
     if not rows:
         raise UserError("nothing to write: no file holds a prefill or decode rate")
     write(pd.DataFrame(rows, dtype=object), output)
-    print(f"{len(rows)} rows in {output}")
+    print(f"{counted(len(rows), 'row')} in {output}")
     return 0
 
 
 def _tell(path: Path, imported: Imported) -> None:
-    print(f"{path}: {len(imported.rows)} rows of {imported.tool}")
+    print(f"{path}: {counted(len(imported.rows), 'row')} of {imported.tool}")
     for left_out in imported.left_out[:_SHOWN]:
         print(f"  left out, {left_out}")
     if len(imported.left_out) > _SHOWN:

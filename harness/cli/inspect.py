@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from results.amounts import about, counted, significant, size
+
 if TYPE_CHECKING:
     from harness.inspect_model import Inspection, MachineCeiling
 
@@ -19,7 +21,10 @@ def inspect(
     ],
     as_json: Annotated[bool, typer.Option("--json", help="The same for programs, as JSON.")] = False,
 ) -> int:
-    """Tell what is really in a model's files, reading their headers only."""
+    """Tell what is really in a model's files.
+
+    Their headers are all that is read.
+    """
     import json
 
     from harness.inspect_model import ceilings, inspect_model
@@ -70,17 +75,17 @@ def _print(found: Inspection, limits: list[MachineCeiling]) -> None:
 
 def _facts(found: Inspection) -> list[tuple[str, str]]:
     arch, weights = found.architecture, found.weights
-    context = "not stated" if arch.max_context is None else f"{arch.max_context:,} tokens"
-    full = "" if found.full_kv_bytes is None else f"; {_gb(found.full_kv_bytes)} for the whole context"
+    context = "not stated" if arch.max_context is None else counted(f"{arch.max_context:,}", "token")
+    full = "" if found.full_kv_bytes is None else f"; {size(found.full_kv_bytes)} for the whole context"
     return [
         ("model", found.source.name),
-        ("architecture", f"{arch.model_type}, {arch.n_layers} layers{_experts(found)}"),
+        ("architecture", f"{arch.model_type}, {counted(arch.n_layers, 'layer')}{_experts(found)}"),
         ("context", context),
         *([("quantised by", found.source.quantised_by)] if found.source.quantised_by else []),
-        ("weights", f"{_count(weights.n_params)} parameters, {_gb(weights.n_bytes)}"),
+        ("weights", f"{about(weights.n_params)} parameters, {size(weights.n_bytes)}"),
         ("true bits", f"{found.bits_per_weight:.2f} a weight, scales included"),
-        ("a token reads", f"{_gb(found.streamed_bytes)} of the weights, beside the KV cache"),
-        *([("idle", f"{_gb(found.idle_bytes)} that decoding does not use")] if found.idle_bytes else []),
+        ("a token reads", f"{size(found.streamed_bytes)} of the weights, beside the KV cache"),
+        *([("idle", f"{size(found.idle_bytes)} that decoding does not use")] if found.idle_bytes else []),
         ("KV cache", f"{found.kv_bytes_per_token:,} B a token in f16{full}"),
     ]
 
@@ -98,21 +103,14 @@ def _ceilings(limits: list[MachineCeiling]) -> list[str]:
         full = "" if each.full_tok_s is None else f", {_rate(each.full_tok_s)} with the context full"
         lines.append(
             f"{_rate(each.empty_tok_s)} tokens a second on {each.memory} with an empty KV cache{full} "
-            f"({each.bandwidth_bytes_s / 1e9:.3g} GB/s measured)"
+            f"({significant(each.bandwidth_bytes_s / 1e9)} GB/s measured)"
         )
     return lines
 
 
-def _count(number: int) -> str:
-    return f"{number / 1e9:.2f} B" if number >= 1e9 else f"{number / 1e6:.3g} M"
-
-
 def _rate(tok_s: float) -> str:
-    return f"{tok_s:,.0f}" if tok_s >= 100 else f"{tok_s:.3g}"
-
-
-def _gb(n_bytes: int) -> str:
-    return f"{n_bytes / 1e9:.3g} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:.3g} MB"
+    """Thousands with commas, as all counts here."""
+    return f"{tok_s:,.0f}" if tok_s >= 1000 else significant(tok_s)
 
 
 def _table(found: Inspection) -> Any:
@@ -125,6 +123,6 @@ def _table(found: Inspection) -> Any:
     for heading in ("tensors", "parameters", "bytes", "share"):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in found.types:
-        share = f"{each.n_bytes / total:.1%}" if total else "-"
+        share = f"{significant(100 * each.n_bytes / total)} %" if total else "-"
         table.add_row(each.name, f"{each.n_tensors:,}", f"{each.n_params:,}", f"{each.n_bytes:,}", share)
     return table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from harness.cli import lists
 from harness.cli.flags import Device, Machine, OneModel, OneThreadCount, OneWeightFormat, Output
+from harness.cli.interrupted import interrupted, n_rows
 from harness.errors import UserError
 from harness.options import Options
 
@@ -31,8 +31,8 @@ FIGURES = {
 
 def kv_cache(
     model: OneModel = "gpt2-mini",
-    n_prompt: Annotated[int, typer.Option("-p", "--n-prompt", min=1, help="Tokens of the prompt.")] = 16,
-    n_gen: Annotated[int, typer.Option("-n", "--n-gen", min=2, help="Tokens to generate after it.")] = 224,
+    n_prompt: Annotated[int, typer.Option("-p", "--n-prompt", metavar="N", min=1, help="Tokens of the prompt.")] = 16,
+    n_gen: Annotated[int, typer.Option("-n", "--n-gen", metavar="N", min=2, help="Tokens to generate after it.")] = 224,
     experiment: Annotated[
         str, typer.Option("--experiment", metavar="NAMES", help=f"{', '.join(NAMES)}, a list of them, or all.")
     ] = "on-off",
@@ -41,17 +41,24 @@ def kv_cache(
         typer.Option("--prefix", metavar="LIST", help="reuse: tokens of the text that are in the cache already."),
     ] = None,
     backend: Annotated[
-        str | None, typer.Option("--backend", metavar="NAMES", help="Default: all that are at home here.")
+        str | None, typer.Option("--backend", metavar="NAMES", help="Engines. Default: all that suit this machine.")
     ] = None,
     weights: OneWeightFormat = None,
     device: Device = "auto",
     threads: OneThreadCount = None,
-    repetitions: Annotated[int, typer.Option("-r", "--repetitions", min=1, help="In each launch.")] = 3,
-    launches: Annotated[int, typer.Option("--launches", min=1, help="Worker starts of each run.")] = 1,
+    repetitions: Annotated[
+        int, typer.Option("-r", "--repetitions", metavar="N", min=1, help="Of a case in each launch.")
+    ] = 3,
+    launches: Annotated[
+        int, typer.Option("--launches", metavar="N", min=1, help="Starts of each engine in a run.")
+    ] = 1,
     output: Output = None,
     machine: Machine = None,
 ) -> int:
-    """Measure what the KV cache saves and what it costs: each experiment ends in a figure and a few sentences."""
+    """Measure what the KV cache saves and what it costs.
+
+    Each experiment ends in a figure and a few sentences.
+    """
     from harness.experiments.kv_cache.laboratory import prepare
     from harness.workload import parse_ints
 
@@ -67,15 +74,16 @@ def kv_cache(
         machine=machine,
     )
     prefixes = None if prefix is None else parse_ints(prefix, flag="--prefix")
-    failed = False
+    experiments = prepare(options, n_prompt, n_gen, _names(experiment), prefixes)
+    path = experiments[0].plans[0].output
+    n_before, failed = n_rows(path), False
     try:
-        for each in prepare(options, n_prompt, n_gen, _names(experiment), prefixes):
+        for each in experiments:
             rows = each.run()
-            _tell(each.name, rows, each.plans[0].output)
+            _tell(each.name, rows, path)
             failed |= bool((rows["status"] == "failed").any())
     except KeyboardInterrupt:
-        print("tokenroof: interrupted; the rows so far are complete", file=sys.stderr)
-        return 130
+        return interrupted(path, n_before)
     return 1 if failed else 0
 
 

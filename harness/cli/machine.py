@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from results.amounts import counted, significant, size
+
 if TYPE_CHECKING:
     from harness.machine.report import Engine, Memory, Report
 
@@ -17,7 +19,10 @@ def machine(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The same for programs, as JSON.")] = False,
 ) -> int:
-    """Describe this machine and its engines, and what is wrong with them."""
+    """Describe this machine and its engines, and what is amiss.
+
+    For what is amiss there is a line that mends it.
+    """
     import json
 
     from rich.console import Console
@@ -37,7 +42,7 @@ def _text(report: Report) -> str:
     lines = [
         f"{report.label}: {report.os}",
         "",
-        f"cpu           {report.host.name}, {report.physical_cores} physical cores",
+        f"cpu           {report.host.name}, {counted(report.physical_cores, 'physical core')}",
         f"memory        {_memory(report.host)}",
         *_measured(report.host),
     ]
@@ -51,10 +56,10 @@ def _text(report: Report) -> str:
 
 
 def _memory(memory: Memory) -> str:
-    size = "size not told by the driver" if memory.memory_bytes is None else f"{memory.memory_bytes / 1e9:.1f} GB"
+    room = "size not told by the driver" if memory.memory_bytes is None else size(memory.memory_bytes)
     if memory.bandwidth_spec_gbs is None:
-        return f"{size}, bandwidth unknown: {memory.bandwidth_source}"
-    return f"{size}, {memory.bandwidth_spec_gbs:.4g} GB/s by the vendor ({memory.bandwidth_source})"
+        return f"{room}, bandwidth unknown: {memory.bandwidth_source}"
+    return f"{room}, {significant(memory.bandwidth_spec_gbs, 4)} GB/s by the vendor ({memory.bandwidth_source})"
 
 
 def _measured(memory: Memory) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -70,6 +71,18 @@ app.command("serve-tier")(serve_tier)
 _WORDS = {"-ngl", "-ncmoe", "-nkvo", "-sm", "-ts", "-fa", "-ctk", "-ctv", "-ub"}
 _GLUED = re.compile(r"-(?P<flag>[A-Za-z]+)(?P<value>.*)")
 
+# What a disk may do at any time, whatever was checked before; and what to do.
+_OTHER_PLACE = "TOKENROOF_CACHE and -o name other places"
+_OF_A_DISK = {
+    errno.ENOSPC: f"`tokenroof models --clean` frees older models; {_OTHER_PLACE}",
+    errno.EDQUOT: f"`tokenroof models --clean` frees older models; {_OTHER_PLACE}",
+    errno.EROFS: _OTHER_PLACE,
+    errno.EACCES: _OTHER_PLACE,
+    errno.EPERM: _OTHER_PLACE,
+    errno.EEXIST: _OTHER_PLACE,
+    errno.ENOTDIR: _OTHER_PLACE,
+}
+
 
 def main() -> None:
     """Entry point of the `tokenroof` command.
@@ -91,6 +104,10 @@ def main() -> None:
     except BrokenPipeError:  # whoever read the output has seen enough; the rows are in the file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:
+        if error.errno not in _OF_A_DISK:
+            raise
+        code = _complain(f"{error.filename or 'a file'}: {os.strerror(error.errno)}; {_OF_A_DISK[error.errno]}")
     sys.exit(code)
 
 

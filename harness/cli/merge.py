@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from results.amounts import counted
+
 if TYPE_CHECKING:
     from results.merge import Merged
 
 
 def merge(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Result files: .csv, .jsonl, .parquet.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The new file, in the format that its name ends in.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The new file, in the format that its name ends in.")
+    ],
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse broken files and conflicts: leave out and mark nothing.")
     ] = False,
@@ -22,7 +26,9 @@ def merge(
         bool, typer.Option("--suffix", help="Machines that share a label are called LABEL, LABEL-2, and so on.")
     ] = False,
 ) -> int:
-    """Put result files together, drop exact duplicates and fill in `verified`; older schema versions are migrated.
+    """Put result files together.
+
+    Exact duplicates are dropped, `verified` is filled in, and older schema versions are migrated.
 
     Rows that call different things the same are kept, with comparable=no and the reason: one machine label on two
     machines, one case with two token streams, one model name with two architectures or with probes that differ.
@@ -44,10 +50,11 @@ def merge(
 
 def _summary(merged: Merged, n_files: int, output: Path) -> list[str]:
     yes, no = merged.verdicts["yes"], merged.verdicts["no"]
+    n_read, n_same = n_files - len(merged.left_out), merged.n_rows - merged.n_kept
     left_out = f", {len(merged.left_out)} left out" if merged.left_out else ""
     return [
-        f"{merged.n_rows} rows read from {n_files - len(merged.left_out)} of {n_files} files{left_out}",
-        f"{merged.n_kept} rows in {output}, {merged.n_rows - merged.n_kept} exact duplicates dropped, "
+        f"{counted(merged.n_rows, 'row')} read from {n_read} of {counted(n_files, 'file')}{left_out}",
+        f"{counted(merged.n_kept, 'row')} in {output}, {counted(n_same, 'exact duplicate')} dropped, "
         f"{merged.n_marked} marked comparable=no",
         f"verified: {yes} yes, {no} no, {merged.n_kept - yes - no} without a verdict",
     ]

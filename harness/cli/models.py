@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from results.amounts import about, size
+
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
@@ -14,16 +16,16 @@ if TYPE_CHECKING:
 def models(
     clean: Annotated[bool, typer.Option("--clean", help="Delete the synthesised models from the cache.")] = False,
 ) -> int:
-    """List the presets, the suites of `tokenroof run`, and the model files made here, which `--clean` deletes."""
+    """List the presets, the suites, and the model files made here."""
     from rich.console import Console
 
     from harness.cli.suite_text import contents
     from harness.models import cache
-    from harness.models.source import models_table
+    from harness.models.presets_table import models_table
     from harness.suites.catalog import SUITES
 
     if clean:
-        print(f"{cache.clean() / 1e9:.1f} GB freed in {cache.directory()}")
+        print(f"{size(cache.clean())} freed in {cache.directory()}")
         return 0
     Console().print(_table(models_table()))
     for suite in SUITES.values():
@@ -42,10 +44,10 @@ def _table(presets: pd.DataFrame) -> Table:
     for name, params, weights, kv_token, cached, can_run in presets.itertuples(index=False):
         table.add_row(
             name,
-            f"{params / 1e9:.2f} B" if params >= 1e9 else f"{params / 1e6:.0f} M",
-            f"{weights / 1e9:.2f} GB",
+            about(params),
+            size(weights),
             f"{kv_token:,.0f} B",
             "run" if can_run else "predict",
-            f"{cached / 1e9:.2f} GB" if cached else "",
+            size(cached) if cached else "",
         )
     return table

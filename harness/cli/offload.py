@@ -16,13 +16,16 @@ from harness.options import Options
 def offload(
     model: OneModel,
     n_prompt: Annotated[
-        int | None, typer.Option("-p", "--n-prompt", min=0, help="Prompt tokens, 0: decode only. Default: 512.")
+        int | None,
+        typer.Option("-p", "--n-prompt", metavar="N", min=0, help="Prompt tokens, 0: decode only. Default: 512."),
     ] = None,
-    n_gen: Annotated[int | None, typer.Option("-n", "--n-gen", min=2, help="Tokens to generate. Default: 128.")] = None,
+    n_gen: Annotated[
+        int | None, typer.Option("-n", "--n-gen", metavar="N", min=2, help="Tokens to generate. Default: 128.")
+    ] = None,
     n_depth: Annotated[
-        int, typer.Option("-d", "--n-depth", min=0, help="Tokens in the KV cache before the timed work.")
+        int, typer.Option("-d", "--n-depth", metavar="N", min=0, help="Tokens in the KV cache before the timed work.")
     ] = 0,
-    batch: Annotated[int, typer.Option("-B", "--batch", min=1, help="Sequences at once.")] = 1,
+    batch: Annotated[int, typer.Option("-B", "--batch", metavar="N", min=1, help="Sequences at once.")] = 1,
     weights: OneWeightFormat = None,
     device: Device = "auto",
     rpc: Annotated[
@@ -30,12 +33,25 @@ def offload(
         typer.Option("--rpc", metavar="HOST:PORT,…", help="Machines that lend their memory: tokenroof serve-tier."),
     ] = None,
     threads: OneThreadCount = None,
-    repetitions: Annotated[int | None, typer.Option("-r", "--repetitions", min=1, help="In each launch.")] = None,
-    launches: Annotated[int | None, typer.Option("--launches", min=1, help="Worker starts of each point.")] = None,
+    repetitions: Annotated[
+        int | None,
+        typer.Option(
+            "-r", "--repetitions", metavar="N", min=1, help="In each launch. Default: 3, or 5 where loading takes long."
+        ),
+    ] = None,
+    launches: Annotated[
+        int | None,
+        typer.Option(
+            "--launches", metavar="N", min=1, help="Of each point. Default: 3, or 1 where loading takes long."
+        ),
+    ] = None,
     output: Output = None,
     machine: Machine = None,
 ) -> int:
-    """Find how many layers to take off the host: the most that fit, the fastest, each memory's speed (llama.cpp)."""
+    """Find how many layers to take off the host (llama.cpp).
+
+    The most that fit, the number that is fastest, and the speed of each memory.
+    """
     from harness.experiments.offload import offload as sweep
     from reports.offload import offload_text
     from reports.words import words
@@ -60,7 +76,7 @@ def offload(
     try:
         found = sweep(options)
     except KeyboardInterrupt:
-        print("tokenroof: interrupted; the rows so far are complete", file=sys.stderr)
+        print("tokenroof: interrupted; whatever was measured is kept", file=sys.stderr)
         return 130
     print(offload_text(found.rows, words("en"), found.left_out), "", f"rows in {found.plan.output}", sep="\n")
     return 1 if (found.rows["status"] == "failed").any() else 0

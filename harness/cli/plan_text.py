@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from harness.suites.budget import duration
+from results.amounts import counted, size
 
 if TYPE_CHECKING:
     from harness.plan import Plan
@@ -22,7 +23,7 @@ def serving_plan_text(plan: ServingPlan) -> str:
         f"model     {plan.model}{named}",
         *(f"case      {case}" for case in plan.cases),
         *([f"rate      {plan.rate:g} requests a second on average"] if plan.rate else []),
-        f"rows      {len(plan.cases)} cases × {plan.repetitions} repetitions, to {plan.output}",
+        f"rows      {counted(len(plan.cases), 'case')} × {counted(plan.repetitions, 'repetition')}, to {plan.output}",
         f"needs     {requests} requests with the untimed ones, and a few short ones to fit the prompts' lengths",
         *(f"note      {note}" for note in plan.notes),
     ]
@@ -35,10 +36,9 @@ def plan_text(plan: Plan) -> str:
         machine_line(plan),
         *(f"run       {work} on {work.accelerator.name if work.accelerator else 'the CPU'}" for work in plan.works),
         *(f"case      {case}" for case in plan.cases),
-        f"rows      {len(plan.works)} works × {len(plan.cases)} cases × {plan.launches} launches × "
-        f"{plan.repetitions} repetitions, to {plan.output}",
-        f"needs     about {duration(plan.seconds)} of measuring, {plan.disk_bytes / 1e9:.1f} GB of disk for models, "
-        f"{plan.memory_bytes / 1e9:.1f} GB of memory",
+        f"rows      {_product(plan)}, to {plan.output}",
+        f"needs     about {duration(plan.seconds)} of measuring, {size(plan.disk_bytes)} of disk for models, "
+        f"{size(plan.memory_bytes)} of memory",
         *([f"cannot    {plan.obstacle}"] if plan.obstacle else []),
         *(f"note      {note}" for note in plan.notes),
     ]
@@ -50,6 +50,15 @@ def machine_line(plan: Plan) -> str:
     machine = plan.machine
     gpus = "".join(f", {gpu.name}" for gpu in machine.gpus)
     return (
-        f"machine   {plan.label}: {machine.cpu}, {machine.physical_cores} cores, "
-        f"{machine.ram_bytes / 1e9:.1f} GB{gpus}, {machine.os}"
+        f"machine   {plan.label}: {machine.cpu}, {counted(machine.physical_cores, 'core')}, "
+        f"{size(machine.ram_bytes)}{gpus}, {machine.os}"
     )
+
+
+def _product(plan: Plan) -> str:
+    """How the number of rows comes about."""
+    factors = (
+        *((len(plan.works), "run"), (len(plan.cases), "case")),
+        *((plan.launches, "launch", "launches"), (plan.repetitions, "repetition")),
+    )
+    return " × ".join(counted(*factor) for factor in factors)

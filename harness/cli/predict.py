@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness.errors import UserError
+from results.amounts import about, significant, size
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -35,16 +36,24 @@ def predict(
         str | None,
         typer.Option("-w", "--weights", metavar="FORMAT", help="q4_k_m, q8_0, bf16, 4bit, … Default: as published."),
     ] = None,
-    n_depth: Annotated[int, typer.Option("-d", "--n-depth", help="Tokens in the KV cache before the request.")] = 0,
-    n_prompt: Annotated[int, typer.Option("-p", "--n-prompt", help="Prompt tokens; 0: decode only.")] = 512,
-    n_gen: Annotated[int, typer.Option("-n", "--n-gen", help="Tokens to generate.")] = 128,
-    cache_type_k: Annotated[str, typer.Option("-ctk", "--cache-type-k", help="Format of cached keys.")] = "f16",
-    cache_type_v: Annotated[str, typer.Option("-ctv", "--cache-type-v", help="Format of cached values.")] = "f16",
+    n_depth: Annotated[
+        int, typer.Option("-d", "--n-depth", metavar="N", help="Tokens in the KV cache before the request.")
+    ] = 0,
+    n_prompt: Annotated[
+        int, typer.Option("-p", "--n-prompt", metavar="N", help="Prompt tokens; 0: decode only.")
+    ] = 512,
+    n_gen: Annotated[int, typer.Option("-n", "--n-gen", metavar="N", help="Tokens to generate.")] = 128,
+    cache_type_k: Annotated[
+        str, typer.Option("-ctk", "--cache-type-k", metavar="FORMAT", help="Format of cached keys.")
+    ] = "f16",
+    cache_type_v: Annotated[
+        str, typer.Option("-ctv", "--cache-type-v", metavar="FORMAT", help="Format of cached values.")
+    ] = "f16",
     bandwidth: Annotated[
-        float | None, typer.Option("--bandwidth", metavar="GB/s", help="Of a device that is not in the catalog.")
+        float | None, typer.Option("--bandwidth", metavar="GB/s", help="Of a device that the catalog lacks.")
     ] = None,
     capacity: Annotated[
-        float | None, typer.Option("--capacity", metavar="GB", help="What a model can use, if the catalog errs.")
+        float | None, typer.Option("--capacity", metavar="GB", help="Memory that a model can use there.")
     ] = None,
     host: Annotated[
         str, typer.Option("--host", metavar="MEMORY", help="System memory for the layers that do not fit a GPU.")
@@ -53,7 +62,10 @@ def predict(
         bool, typer.Option("--json", help="The same for programs: a list, one object a device.")
     ] = False,
 ) -> int:
-    """Tell what a model would do on a device before anyone buys or downloads anything."""
+    """Tell what a model would do on a device.
+
+    For that, nobody needs to buy or download anything.
+    """
     import json
 
     from harness.prediction.predict import predict as answer
@@ -148,9 +160,9 @@ def _print(question: Question, predictions: list[Prediction]) -> None:
     first = predictions[0]
     console = Console(markup=False, highlight=False)
     console.print(
-        f"{weights.n_params / 1e9:.2f} B parameters, {weights.n_bytes / 1e9:.2f} GB of weights; a token reads "
-        f"{weights.streamed_bytes() / 1e9:.2f} GB of them and adds {first.kv_bytes_per_token:,} B to the KV cache. "
-        f"{case}: {first.kv_cache_bytes / 1e9:.2f} GB of KV cache, {first.needed_bytes / 1e9:.2f} GB in all."
+        f"{about(weights.n_params)} parameters, {size(weights.n_bytes)} of weights; a token reads "
+        f"{size(weights.streamed_bytes())} of them and adds {first.kv_bytes_per_token:,} B to the KV cache. "
+        f"{case}: {size(first.kv_cache_bytes)} of KV cache, {size(first.needed_bytes)} in all."
     )
     console.print(_table(predictions), "", sep="\n")
     is_few = len(predictions) <= _FEW  # a reader of the whole catalog does not want a paragraph a device
@@ -176,9 +188,9 @@ def _offload_text(offload: Offload) -> list[str]:
         return []
     rate, more_rate = best.decode_tok_s.mid, more.decode_tok_s.mid
     said = [
-        f"fastest at -ngl {best.n_gpu_layers}, where a token reads {best.host_bytes / 1e9:.2f} GB of the host's memory "
-        f"in {best.host_s:.3g} s or more",
-        f"1 GB more on the GPU: -ngl {more.n_gpu_layers}, {_number(more_rate)} tok/s ({more_rate / rate - 1:+.1%})"
+        f"fastest at -ngl {best.n_gpu_layers}, where a token reads {size(best.host_bytes)} of the host's memory "
+        f"in {significant(best.host_s)} s or more",
+        f"1 GB more on the GPU: -ngl {more.n_gpu_layers}, {significant(more_rate)} tok/s ({more_rate / rate - 1:+.1%})"
         if more.n_gpu_layers != best.n_gpu_layers
         else "1 GB more on the GPU holds no layer more",
     ]
@@ -186,7 +198,7 @@ def _offload_text(offload: Offload) -> list[str]:
         said.append(
             f"faster still with all layers on the GPU and the experts of the first {experts.n_cpu_moe} in the host's "
             f"memory: -ngl {experts.n_gpu_layers} --n-cpu-moe {experts.n_cpu_moe}, "
-            f"{_number(experts.decode_tok_s.mid)} tok/s"
+            f"{significant(experts.decode_tok_s.mid)} tok/s"
         )
     return said
 
@@ -198,15 +210,21 @@ def _table(predictions: list[Prediction]) -> Table:
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     table.add_column("device", overflow="fold")
-    for heading in ("fits", "longest\ncontext", "ceiling\ntok/s", "decode\ntok/s", "TTFT\ns", "request\ns", "bound by"):
+    (ttft_scale, ttft_unit), (request_scale, request_unit) = map(
+        _seconds, ([each.ttft_s for each in predictions], [each.request_s for each in predictions])
+    )
+    headings = ("fits", "longest\ncontext", "ceiling\ntok/s", "decode\ntok/s")
+    for heading in (*headings, f"TTFT\n{ttft_unit}", f"request\n{request_unit}", "bound by"):
         table.add_column(heading, justify="left" if heading in ("fits", "bound by") else "right", no_wrap=True)
     for each in predictions:
         cells = (
             each.target.name,
             _fits(each),
             "-" if each.max_context is None else str(each.max_context),
-            "-" if each.ceiling is None else _number(each.ceiling.tok_s),
-            *(_spread(values) for values in (each.decode_tok_s, each.ttft_s, each.request_s)),
+            "-" if each.ceiling is None else significant(each.ceiling.tok_s),
+            _spread(each.decode_tok_s),
+            _spread(each.ttft_s, ttft_scale),
+            _spread(each.request_s, request_scale),
             (each.bound or "-").replace(" ", "\n"),
         )
         table.add_row(*map(Text, cells))
@@ -222,13 +240,15 @@ def _fits(prediction: Prediction) -> str:
     return "no" if prediction.gpu_layers is None else f"{prediction.gpu_layers}\nlayers"
 
 
-def _spread(values: Range | None) -> str:
+def _seconds(times: list[Range | None]) -> tuple[float, str]:
+    """What a column of times is multiplied with, and its unit: milliseconds where all are short."""
+    return (1e3, "ms") if all(time.mid < 0.1 for time in times if time is not None) else (1.0, "s")
+
+
+def _spread(values: Range | None, scale: float = 1.0) -> str:
     """The middle, and below it the range."""
     if values is None:
         return "-"
-    return f"{_number(values.mid)}\n{_number(values.low, 2)}–{_number(values.high, 2)}"
-
-
-def _number(value: float, digits: int = 3) -> str:
-    """So many significant digits, all of those before the point."""
-    return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+    return (
+        f"{significant(scale * values.mid)}\n{significant(scale * values.low, 2)}–{significant(scale * values.high, 2)}"
+    )

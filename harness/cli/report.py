@@ -17,7 +17,12 @@ def report(
     files: Annotated[list[Path], typer.Argument(help="Result files: .csv, .jsonl or .parquet.")],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Folder to write to; with --figure a .svg or .png. Default: report."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FOLDER",
+            help="Folder to write to; with --figure a .svg or .png. Default: report.",
+        ),
     ] = None,
     figure: Annotated[
         str | None, typer.Option("--figure", metavar="NAME", help="This one figure only: ceiling, roofline, depth, …")
@@ -30,7 +35,9 @@ def report(
         bool, typer.Option("--with-published", help="Lay published rates of known machines under the roofline.")
     ] = False,
 ) -> int:
-    """Make a page that shows how close every machine comes to its ceiling: HTML, Markdown and figures.
+    """Make a page of results: HTML, Markdown and figures.
+
+    It shows how close every machine comes to its ceiling.
 
     Exits with 1 where nothing was measured; the page then says why.
     """

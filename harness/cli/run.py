@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from backends.base import LoadRequest
 from backends.openai import NAME as SERVER
 from harness.cli import lists
 from harness.cli import run_flags as flags
 from harness.cli.choices import FLASH_ATTENTION, KV_CACHES, KV_FORMATS, SPLIT_MODES, Format
 from harness.cli.flags import Device, Machine, Output, refuse_given
+from harness.cli.interrupted import interrupted, n_rows
 from harness.errors import UserError
 from harness.options import Options
 
@@ -42,6 +45,7 @@ def run(
     model: flags.Models = None,
     artifact: flags.Artifacts = None,
     download: flags.Download = False,
+    allow_unsafe_pickle: flags.AllowPickle = False,
     weights: flags.Weights = None,
     suite: flags.SuiteName = None,
     n_prompt: flags.PromptTokens = None,
@@ -59,8 +63,8 @@ def run(
     cache_type_k: flags.KeyFormats = "auto",
     cache_type_v: flags.ValueFormats = "auto",
     cache_kind: flags.CacheKinds = "auto",
-    batch_size: flags.BatchTokens = "2048",
-    ubatch_size: flags.UbatchTokens = "512",
+    batch_size: flags.BatchTokens = str(LoadRequest.n_batch),
+    ubatch_size: flags.UbatchTokens = str(LoadRequest.n_ubatch),
     n_gpu_layers: flags.GpuLayers = "-1",
     n_cpu_moe: flags.CpuExperts = "0",
     no_kv_offload: flags.NoKvOffload = "0",
@@ -82,7 +86,10 @@ def run(
     dry_run: flags.DryRun = False,
     format: flags.ResultFormat = "table",  # noqa: A002
 ) -> int:
-    """Measure prefill and decode on this machine, through every engine, and append the rows to a CSV."""
+    """Measure prefill and decode on this machine.
+
+    The same work goes through every engine, and each repetition of it is a row in a CSV.
+    """
     from harness.models.paired import parse as parse_artifacts
     from harness.prompt.text import read_text
     from harness.suites.catalog import named as suite_named
@@ -92,6 +99,7 @@ def run(
         models=tuple(model or (() if artifact else Options.models)),
         artifacts=parse_artifacts(artifact or ()),
         download=download,
+        allow_pickle=allow_unsafe_pickle,
         n_prompt=None if n_prompt is None else parse_ints(n_prompt, flag="-p"),
         n_gen=None if n_gen is None else parse_ints(n_gen, flag="-n"),
         n_depth=parse_ints(n_depth, flag="-d"),
@@ -151,9 +159,11 @@ def run(
 def _engines(options: Options, format: Format, *, dry_run: bool) -> int:  # noqa: A002
     from harness.cli.plan_text import plan_text
     from harness.plan import make_plan
+    from harness.progress import ConsoleReporter
     from harness.runner import run as run_plan
 
-    plan = make_plan(options)
+    with closing(ConsoleReporter()) as reporter:
+        plan = make_plan(options, progress=reporter.preparing)
     if dry_run:
         print(plan_text(plan))
         return 0
@@ -185,11 +195,11 @@ def _suite(suite: Suite, options: Options, format: Format, *, dry_run: bool) -> 
 
 
 def _measure(measure: Callable[[], pd.DataFrame], output: Path, format: Format) -> int:  # noqa: A002
+    n_before = n_rows(output)
     try:
         rows = measure()
     except KeyboardInterrupt:
-        print(f"tokenroof: interrupted; {output} is complete so far, --resume goes on", file=sys.stderr)
-        return 130
+        return interrupted(output, n_before, ", --resume goes on")
     return _show(rows, output, format)
 
 
@@ -205,12 +215,21 @@ def _show(rows: pd.DataFrame, output: Path, format: Format) -> int:  # noqa: A00
     from results.samples import read_samples
     from results.verify import argmax_agreement
 
+    if format == "table" and _is_told(rows):
+        if len(rows):
+            print(_where(output))
+        return 1
     print(render(summarise(rows), format, Console() if format == "table" and sys.stdout.isatty() else None).rstrip())
     if format == "table":
         agreement = agreement_text(argmax_agreement(read_samples(output), rows), words("en"))
         told = [agreement, breakdown_text(rows, words("en")), users_text(rows, words("en")), _where(output)]
         print(*filter(None, told), sep="\n")
     return 1 if (rows["status"] == "failed").any() or not (rows["status"] == "ok").any() else 0
+
+
+def _is_told(rows: pd.DataFrame) -> bool:
+    """Whether a table would only repeat the one reason why nothing was measured."""
+    return not (rows["status"] == "ok").any() and rows["error"].nunique() <= 1
 
 
 def _where(output: Path) -> str:

@@ -34,6 +34,14 @@ Artifacts = Annotated[
 Download = Annotated[
     bool, _of_model("--download", help="Fetch a Hugging Face repository (-m org/name) that is not in its cache.")
 ]
+AllowPickle = Annotated[
+    bool,
+    _of_model(
+        "--allow-unsafe-pickle",
+        help="Read weights that are there as pickles alone (pytorch_model.bin). The risk: a pickle may run any code as "
+        "you. torch lets nothing but tensors out of it; a gap in that check would let a stranger in.",
+    ),
+]
 Weights = Annotated[
     str | None,
     _of_model(
@@ -41,8 +49,8 @@ Weights = Annotated[
         "--weights",
         metavar="LIST",
         help="bf16, f16, f32; 8bit, 4bit: each engine's usual; q6_k, q4_k_m, q4_0, iq4_xs, … (llama.cpp); "
-        "6bit, 3bit, 4bit-g32, mxfp4, nvfp4, … (mlx); int8, int4, fp8 (torch with torchao). Default: bf16; what is "
-        "quantised already, as it is.",
+        "6bit, 3bit, 4bit-g32, mxfp4, nvfp4, … (mlx); int8, int4, fp8 (torch with torchao). Default: bf16; a .gguf "
+        "file and what is quantised already, as it is.",
     ),
 ]
 
@@ -99,7 +107,7 @@ Backends = Annotated[
         "--backend",
         metavar="NAMES",
         help="torch, mlx, llama.cpp, or some of them: torch,llama.cpp; openai: a server. "
-        "Default: all that are at home here.",
+        "Default: all that suit this machine.",
     ),
 ]
 Threads = Annotated[
@@ -112,7 +120,9 @@ KeyFormats = Annotated[
     str,
     _of_engine("-ctk", "--cache-type-k", metavar="LIST", help=f"Format of cached keys: {', '.join(KV_FORMATS)}."),
 ]
-ValueFormats = Annotated[str, _of_engine("-ctv", "--cache-type-v", metavar="LIST", help="Format of cached values.")]
+ValueFormats = Annotated[
+    str, _of_engine("-ctv", "--cache-type-v", metavar="LIST", help="Format of cached values, as -ctk.")
+]
 CacheKinds = Annotated[
     str,
     _of_engine("--cache-kind", metavar="LIST", help="Cache class of transformers, as dynamic, static (torch)."),
@@ -133,7 +143,7 @@ CpuExperts = Annotated[
         "-ncmoe",
         "--n-cpu-moe",
         metavar="LIST",
-        help="Experts of the first so many layers stay in the host's memory.",
+        help="Of so many layers, from the first on, the experts stay in the host's memory.",
     ),
 ]
 NoKvOffload = Annotated[
@@ -152,7 +162,10 @@ Rpc = Annotated[
     ),
 ]
 AllowPartial = Annotated[
-    bool, _of_place("--allow-partial", help="Measure what the engine placed otherwise than asked, too.")
+    bool,
+    _of_place(
+        "--allow-partial", help="Measure what the engine placed otherwise than asked, too; else it is a failed row."
+    ),
 ]
 
 _of_server = partial(typer.Option, rich_help_panel="A server (--backend openai)")
@@ -182,13 +195,23 @@ _of_time = partial(typer.Option, rich_help_panel="How often and how long")
 
 Repetitions = Annotated[
     int | None,
-    _of_time("-r", "--repetitions", metavar="N", min=1, help="In each launch. Default: 3, or 5 where loading is dear."),
+    _of_time(
+        "-r",
+        "--repetitions",
+        metavar="N",
+        min=1,
+        help="Of a case in each launch. Default: 3, or 5 where loading takes long.",
+    ),
 ]
 Launches = Annotated[
     int | None,
-    _of_time("--launches", metavar="N", min=1, help="Worker starts. Default: 3, or 1 where loading is dear."),
+    _of_time(
+        "--launches", metavar="N", min=1, help="Starts of each engine. Default: 3, or 1 where loading takes long."
+    ),
 ]
-MaxTime = Annotated[float | None, _of_time("--max-time", metavar="SECONDS", min=1, help="Stop after so long.")]
+MaxTime = Annotated[
+    float | None, _of_time("--max-time", metavar="SECONDS", min=1, help="Start nothing more after so long.")
+]
 Timeout = Annotated[
     float | None,
     _of_time("--timeout", metavar="SECONDS", min=1, help="A worker or a server silent for so long is taken for hung."),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 
 def schema() -> int:
-    """Print every column of a result file: kind, unit, allowed values, in which rows it is filled, and meaning."""
+    """Explain every column of a result file.
+
+    Its kind, unit and allowed values, in which rows it is filled, and what it means.
+    """
     from results.document import document
 
     print(document(), end="")

@@ -10,6 +10,7 @@ import typer
 
 from harness.errors import UserError
 from harness.tiers.endpoints import is_loopback
+from results.amounts import size
 
 
 def serve_tier(
@@ -17,13 +18,20 @@ def serve_tier(
         str, typer.Option("--bind", metavar="HOST:PORT", help="Where to listen; only this machine can reach 127.0.0.1.")
     ] = "127.0.0.1:50052",
     threads: Annotated[
-        int | None, typer.Option("-t", "--threads", min=1, help="CPU threads. Default: the physical cores.")
+        int | None,
+        typer.Option("-t", "--threads", metavar="N", min=1, help="CPU threads. Default: the physical cores."),
     ] = None,
     device: Annotated[
-        str, typer.Option("--device", help="auto (the GPUs, or else the CPU), cpu, gpu, or a GPU's id such as CUDA0.")
+        str,
+        typer.Option(
+            "--device", metavar="NAME", help="auto (the GPUs, or else the CPU), cpu, gpu, or a GPU's id such as CUDA0."
+        ),
     ] = "auto",
 ) -> int:
-    """Lend this machine's memory and processor to a run elsewhere: tokenroof run --rpc HOST:PORT (llama.cpp)."""
+    """Lend this machine's memory to a run elsewhere (llama.cpp).
+
+    And its processor. The run is given --rpc HOST:PORT.
+    """
     from backends.registry import BACKENDS
     from harness.machine.hardware import physical_cores
     from harness.process import Worker, WorkerDiedError
@@ -52,5 +60,5 @@ def serve_tier(
 
 
 def _text(bind: str, devices: list[dict[str, Any]]) -> str:
-    lent = ", ".join(f"{each['id']} ({each['name']}, {(each['memory_bytes'] or 0) / 1e9:.1f} GB)" for each in devices)
+    lent = ", ".join(f"{each['id']} ({each['name']}, {size(each['memory_bytes'] or 0)})" for each in devices)
     return f"serving {lent} at {bind}; Ctrl-C ends it"

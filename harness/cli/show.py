@@ -14,7 +14,9 @@ def show(
     files: Annotated[list[Path], typer.Argument(help="Result files: .csv, .jsonl or .parquet.")],
     lang: Annotated[Literal["en", "ja"], typer.Option("--lang", help="Language of the text.")] = "en",
 ) -> int:
-    """Print decode rates as bars, each with a mark where its ceiling is.
+    """Print decode rates as bars.
+
+    A mark shows where the ceiling of each is.
 
     Exits with 1 where nothing was measured.
     """

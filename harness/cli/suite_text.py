@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.cli.plan_text import machine_line
 from harness.suites.budget import duration
+from results.amounts import counted, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,11 +27,11 @@ def suite_text(plan: SuitePlan) -> str:
         f"suite     {plan.suite.label}",
         machine_line(first),
         *(line for part in plan.parts for line in _part(part)),
-        *([f"kept      {n_kept} rows that the run to resume has measured"] if n_kept else []),
-        f"rows      {n_runs} cases × {first.launches} launches × {first.repetitions} repetitions, and {n_skipped} "
-        f"cases skipped, to {first.output}",
-        f"needs     about {duration(plan.seconds)} of measuring, up to {plan.disk_bytes / 1e9:.1f} GB of disk for the "
-        f"models of one format at a time, {plan.memory_bytes / 1e9:.1f} GB of memory",
+        *([f"kept      {counted(n_kept, 'row')} that the run to resume has measured"] if n_kept else []),
+        f"rows      {counted(n_runs, 'case')} × {counted(first.launches, 'launch', 'launches')} × "
+        f"{counted(first.repetitions, 'repetition')}, and {counted(n_skipped, 'case')} skipped, to {first.output}",
+        f"needs     about {duration(plan.seconds)} of measuring, up to {size(plan.disk_bytes)} of disk for the "
+        f"models of one format at a time, {size(plan.memory_bytes)} of memory",
         *(f"note      {note}" for note in dict.fromkeys((*plan.notes, *_notes(plan)))),
     ]
     return "\n".join(lines)
@@ -60,7 +61,7 @@ def _part(part: Part) -> Iterator[str]:
         layers = f", about {work.settings.n_gpu_layers} layers there" if work in part.guessed else ""
         yield f"run       {work} on {where}{layers}: {cases_text(plan.cases_of(work))}"
     if plan.works:
-        yield f"          about {duration(plan.seconds)} of measuring, {plan.disk_bytes / 1e9:.1f} GB of disk"
+        yield f"          about {duration(plan.seconds)} of measuring, {size(plan.disk_bytes)} of disk"
     for (work, reason), alike in itertools.groupby(part.skipped, key=lambda each: (each.work, each.reason)):
         yield f"skip      {work}: {cases_text(each.case for each in alike)}: {reason.removeprefix(f'{work} ')}"
 

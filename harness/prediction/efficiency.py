@@ -18,6 +18,7 @@ import re
 
 from harness.prediction.coefficients import Decode, load_coefficients
 from harness.prediction.hardware import CLASS_NAMES, Hardware, Range
+from results.amounts import counted
 
 REFERENCE_BANDWIDTH_BYTES_S = 5e11
 REFERENCE_YEAR = 2023
@@ -70,11 +71,10 @@ def _excess(decode: Decode, hardware: Hardware) -> float:
 
 def _basis(decode: Decode, hardware: Hardware) -> str:
     if hardware.device_class is None:
-        return f"published rates of {len(decode.devices)} devices of all classes"
+        return f"published rates of {counted(len(decode.devices), 'device')} of all classes"
     of_class = decode.classes[hardware.device_class]
-    basis = f"class {CLASS_NAMES[hardware.device_class]}: published rates of {of_class.n_devices} devices"
+    basis = f"class {CLASS_NAMES[hardware.device_class]}: published rates of {counted(of_class.n_devices, 'device')}"
     if of_device := decode.devices.get(hardware.device_id or ""):
-        basis += (
-            f", {of_device.n_rates} of them rates of this one" if of_device.n_rates > 1 else ", this one among them"
-        )
+        several = f", {of_device.n_rates} of these rates are of this one"
+        basis += several if of_device.n_rates > 1 else ", this one among them"
     return basis

@@ -15,6 +15,7 @@ import re
 
 from harness.prediction.coefficients import Prefill, Spread, load_coefficients
 from harness.prediction.hardware import CLASS_NAMES, Hardware, Range
+from results.amounts import counted
 
 APPLE_WITH_MATRIX_UNITS = "apple-m5"
 _PREFILL_CLASS_NAMES = {**CLASS_NAMES, APPLE_WITH_MATRIX_UNITS: "Apple from the M5 on"}
@@ -53,14 +54,14 @@ def _dense(prefill: Prefill, hardware: Hardware) -> tuple[float, Spread, str]:
     """FLOP/s of a dense model, the spread around it, and its ground."""
     of_class = prefill_class(hardware)
     if own := prefill.devices.get(hardware.device_id or ""):
-        rates = "1 published prefill rate" if own.n_rates == 1 else f"{own.n_rates} published prefill rates"
+        rates = counted(own.n_rates, "published prefill rate")
         return own.flops_s, prefill.device_spread, f"{rates} of this device"
     if hardware.fp16_flops_s is not None:
         scale = prefill.by_matrix_rate
         reach = reach_flops_s(hardware.fp16_flops_s, hardware.bandwidth_bytes_s)
         flops_s = scale.classes.get(of_class, scale.any_class) * reach
         mfu = flops_s / hardware.fp16_flops_s
-        return flops_s, scale.spread, f"the catalog's FP16 rate × {mfu:.2f}, from {scale.n_devices} devices"
+        return flops_s, scale.spread, f"the catalog's FP16 rate × {mfu:.2f}, from {counted(scale.n_devices, 'device')}"
     scale = prefill.by_bandwidth
     if of_class == "cpu":
         # None was published. This repository's example reaches 14 to 18 FLOP for each byte on 2 cores.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reports.figures import curves
+from reports.figures.marks import measured, spread_entry
 from reports.figures.sheet import Entry, line, log_scale
 from reports.figures.style import BLUE, INK, ORANGE, SKY
-from reports.figures.texts import joined
 from reports.kv_cache.batch import batches
 from reports.numbers import number
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _MB = 1e-6
 _RATE, _CEILING = "decode_tok_s", "decode_ceiling_tok_s"
 _WEIGHTS, _KV = "streamed_bytes_per_token", "kv_read_bytes"
-_POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 6, "linewidth": 1.4, "capsize": 3, "elinewidth": 1.2}
 
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
@@ -42,7 +41,7 @@ def _content(words: Words, shown: list[pd.DataFrame]) -> curves.Content:
 
 def _rates(axes: Axes, series: pd.DataFrame) -> None:
     batch = series["batch"].to_numpy(float)
-    axes.errorbar(batch, series[_RATE], yerr=series["spread"].fillna(0), color=BLUE, **_POINTS)
+    measured(axes, batch, series[_RATE], series["spread"], BLUE)
     axes.plot(batch, series[_CEILING], "--", color=INK, linewidth=1.4)
     rates = [*series[_RATE], *series[_CEILING].dropna()]
     log_scale(axes, "x", batch.min(), batch.max())
@@ -61,16 +60,14 @@ def _bytes(axes: Axes, series: pd.DataFrame) -> None:
 
 def _titles(series: pd.DataFrame, words: Words) -> tuple[str, str]:
     first = series.iloc[0]
-    name = joined([first["backend"], first["machine"]], curves.TITLE_CHARACTERS - 6)
-    model = joined([first["model"], first["weight_format"]], curves.TITLE_CHARACTERS - 18)
-    return name, f"{model}, {words['figures.batch_sizes.context'].format(context=first['context'])}"
+    return curves.titles(first, words["figures.batch_sizes.context"].format(context=first["context"]), reserved=18)
 
 
 def _key(words: Words) -> list[Entry]:
     return [
         Entry(line(BLUE, "-", "o"), words["figures.batch_sizes.rate"]),
         Entry(line(INK, "--"), words["figures.batch_sizes.ceiling"]),
-        Entry(line(INK, marker="|", linewidth=1.2), words["figures.spread"]),
+        spread_entry(words),
         Entry(line(SKY, "-", "o"), words["figures.batch_sizes.weights"]),
         Entry(line(ORANGE, "-", "o"), words["figures.batch_sizes.kv"]),
     ]
@@ -80,7 +77,7 @@ def _alt(shown: list[pd.DataFrame], words: Words) -> str:
     first, last = shown[0].iloc[0], shown[0].iloc[-1]
     return words["figures.batch_sizes.alt"].format(
         n=len(shown),
-        engine=joined([first["backend"], first["machine"], first["model"]], 80),
+        engine=curves.engine_name(first),
         first=number(first[_RATE]),
         last=number(last[_RATE]),
         batch=last["batch"],

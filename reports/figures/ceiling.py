@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from reports.figures import bars
-from reports.figures.contract import Drawn, Missing
+from reports.figures.contract import Missing
 from reports.figures.data import WORK, lines, own
+from reports.figures.marks import spread_entry
 from reports.figures.sheet import Entry, box, line
 from reports.figures.style import INK, QUIET, engine_colors
-from reports.figures.texts import about, short
-from reports.headline import headlines
-from reports.numbers import number, number_with
+from reports.figures.texts import short
+from reports.numbers import number, number_with, percent
+from results.amounts import about
 from results.schema import CASE
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from reports.figures.contract import Drawn
     from reports.words import Words
 
 _RATE, _CEILING, _SPEC = "decode_tok_s", "decode_ceiling_tok_s", "decode_ceiling_spec_tok_s"
@@ -34,21 +37,22 @@ Row = dict[str, Any]
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """Of each model the case that most engines did, as `reports.headline` chooses it; at most `bars.MOST_BARS`."""
     found = _lines(rows)
-    title = words["figures.ceiling.title"]
     if found.empty:
-        return Missing(title, words["figures.ceiling.missing"])
-    shown, cut = bars.first(headlines(found))
-    panels = bars.by_work(shown, words)
+        return Missing(words["figures.ceiling.title"], words["figures.ceiling.missing"])
+    shown, panels, n_left_out = bars.headline(found, words)
     colors = engine_colors(shown["backend"])
-    note = [words["figures.more"].format(n=cut)] if cut else []
-    for column in ("room", "tokens_per_joule"):
-        note += [words[f"figures.ceiling.{column}_note"]] if shown[column].notna().any() else []
-    sheet, axes = bars.draw(
-        panels, _key(shown, colors, words), words["figures.unit.decode"], _columns(panels, words), "\n".join(note)
+    told = [column for column in ("room", "tokens_per_joule") if shown[column].notna().any()]
+    content = bars.Content(
+        panels,
+        partial(_bars, colors=colors),
+        _key(shown, colors, words),
+        words["figures.unit.decode"],
+        _columns(panels, words),
+        n_left_out,
+        _alt(shown, words),
+        [words[f"figures.ceiling.{column}_note"] for column in told],
     )
-    for one, panel in zip(axes, panels, strict=True):
-        _bars(one, panel.lines, colors)
-    return Drawn(sheet.figure, title, _alt(shown, words))
+    return bars.figure("ceiling", words, content)
 
 
 def _lines(rows: pd.DataFrame) -> pd.DataFrame:
@@ -70,9 +74,9 @@ def _columns(panels: list[bars.Panel], words: Words) -> list[bars.Cells]:
     """What stands beside the bars, column by column where any line tells it."""
     cells: list[tuple[str, str, float, Callable[[Row], str]]] = [
         ("rate", _RATE, 1.35, lambda row: number_with(row[_RATE], row["spread"])),
-        ("mbu", "mbu", 0.75, lambda row: f"{100 * row['mbu']:.0f} %{'!' if row['mbu'] > 1 else ''}"),
-        ("room", "room", 1.15, lambda row: about(row["room"])),
-        ("tokens_per_joule", "tokens_per_joule", 0.85, lambda row: f"{row['tokens_per_joule']:.3g}"),
+        ("mbu", "mbu", 0.75, lambda row: f"{percent(row['mbu'])} %{'!' if row['mbu'] > 1 else ''}"),
+        ("room", "room", 1.15, lambda row: about(int(row["room"]))),
+        ("tokens_per_joule", "tokens_per_joule", 0.85, lambda row: number(row["tokens_per_joule"])),
     ]
     columns = []
     for key, column, width, text in cells:
@@ -98,7 +102,7 @@ def _bars(axes: Axes, found: pd.DataFrame, colors: dict[str, str]) -> None:
 def _key(found: pd.DataFrame, colors: dict[str, str], words: Words) -> list[Entry]:
     entries = [Entry(box(colors[backend]), short(backend, 30)) for backend in found["backend"].unique()]
     if found["spread"].notna().any():
-        entries.append(Entry(line(INK, marker="|", linewidth=1.2), words["figures.spread"]))
+        entries.append(spread_entry(words))
     if found[_CEILING].notna().any():
         entries.append(Entry(line(INK, "None", **bars.TICK), words["figures.ceiling.measured"]))
     if found[_SPEC].notna().any():
@@ -118,5 +122,5 @@ def _alt(found: pd.DataFrame, words: Words) -> str:
         machine=short(best["machine"], 40),
         model=short(best["model"], 40),
         rate=number(best[_RATE]),
-        mbu=f"{100 * best['mbu']:.0f}",
+        mbu=percent(best["mbu"]),
     )

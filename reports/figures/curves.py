@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reports.figures.contract import Drawn, Missing
 from reports.figures.sheet import NOTE_LINE, WIDTH, Sheet, key_height
 from reports.figures.style import NORMAL
+from reports.figures.texts import joined
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
     from matplotlib.axes import Axes
@@ -74,6 +75,27 @@ def figure(
         if panel.y_unit:
             one.set_ylabel(panel.y_unit)
     return Drawn(sheet.figure, title, made.alt)
+
+
+def titles(
+    line: Mapping[Any, Any] | pd.Series[Any], detail: str = "", *, reserved: int = 0, model: str = "model"
+) -> tuple[str, str]:
+    """The two lines of a panel of one engine and model.
+
+    Args:
+        line: of `data.lines`.
+        detail: what else the panel is of.
+        reserved: characters for that.
+        model: the column of the model's name.
+    """
+    name = joined([line["backend"], line["machine"]], TITLE_CHARACTERS - 6)
+    what = joined([line[model], line["weight_format"]], TITLE_CHARACTERS - reserved)
+    return name, f"{what}, {detail}" if detail else what
+
+
+def engine_name(line: Mapping[Any, Any] | pd.Series[Any], model: str = "model") -> str:
+    """An engine where there is room: its machine and its model too."""
+    return joined([line["backend"], line["machine"], line[model]], 80)
 
 
 def _choose(groups: Sequence[pd.DataFrame], places: str, most: int) -> list[pd.DataFrame]:

@@ -11,10 +11,10 @@ import numpy as np
 from harness.roofline.breakdown import fit_depths
 from reports.figures import curves
 from reports.figures.data import LAUNCH, WORK, lines, own
-from reports.figures.sheet import Entry, box, line, whole_numbers
+from reports.figures.sheet import Entry, box, from_zero, line, whole_numbers
 from reports.figures.style import INK, ORANGE, PALE, SKY
 from reports.figures.texts import joined, label
-from reports.numbers import number
+from reports.numbers import count, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,8 +107,7 @@ def _curves(axes: Axes, panel: _Panel) -> None:
     if panel.read_s.notna().any():
         axes.plot(contexts, _MS * panel.read_s, "--", color=INK, linewidth=1.5)
     axes.errorbar(contexts, _MS * steps[_TIME], yerr=_MS * steps["spread"].fillna(0), **_POINTS)
-    highest = (steps[_TIME] + steps["spread"].fillna(0)).max()
-    axes.set_ylim(0, 1.1 * _MS * max(highest, panel.read_s.max() if panel.read_s.notna().any() else 0))
+    from_zero(axes, _MS * (steps[_TIME] + steps["spread"].fillna(0)), _MS * panel.read_s)
     whole_numbers(axes, contexts.max())
 
 
@@ -137,5 +136,5 @@ def _alt(panels: list[_Panel], words: Words) -> str:
         engine=label(first.who, ["machine", "model"], 80),
         first=number(times.iloc[0]),
         last=number(times.iloc[-1]),
-        context=f"{contexts.iloc[-1]:,}",
+        context=count(contexts.iloc[-1]),
     )

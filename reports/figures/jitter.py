@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reports.figures import bars
-from reports.figures.contract import Drawn, Missing
+from reports.figures.contract import Missing
 from reports.figures.data import WORK, lines, own
 from reports.figures.sheet import Entry, line, log_scale
 from reports.figures.style import GREY, INK, ORANGE, QUIET, VERMILION
 from reports.figures.texts import label
-from reports.headline import headlines
 from reports.numbers import number
 from results.schema import CASE
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
+    from reports.figures.contract import Drawn
     from reports.words import Words
 
 _MARKS: dict[str, dict[str, Any]] = {
@@ -34,24 +34,22 @@ _MS = 1e3
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """Of each model the case that most engines did, as in the headline; the longest interval is of all repetitions."""
-    title = words["figures.jitter.title"]
     percentiles = [_COLUMNS[name] for name in ("p50", "p90", "p99")]
     found = lines(own(rows), [*WORK, *CASE, "context"], "decode_tok_s", percentiles, [_COLUMNS["max"]])
     found = found[(found[[*_COLUMNS.values()]] > 0).all(axis=1)]
     if found.empty:
-        return Missing(title, words["figures.jitter.missing"])
-    shown, cut = bars.first(headlines(found))
-    panels = bars.by_work(shown, words)
-    sheet, axes = bars.draw(
+        return Missing(words["figures.jitter.title"], words["figures.jitter.missing"])
+    shown, panels, n_left_out = bars.headline(found, words)
+    content = bars.Content(
         panels,
+        _marks,
         [Entry(line(style="None", **mark), words[f"figures.jitter.{name}"]) for name, mark in _MARKS.items()],
         words["figures.unit.interval"],
         [bars.Cells(words["figures.jitter.worst"], 1.3, [[_worst(row) for row in panel.rows] for panel in panels])],
-        words["figures.more"].format(n=cut) if cut else "",
+        n_left_out,
+        _alt(shown, words),
     )
-    for one, panel in zip(axes, panels, strict=True):
-        _marks(one, panel.lines)
-    return Drawn(sheet.figure, title, _alt(shown, words))
+    return bars.figure("jitter", words, content)
 
 
 def _marks(axes: Axes, found: pd.DataFrame) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reports.figures import curves
-from reports.figures.sheet import Entry, line, whole_numbers
+from reports.figures.marks import measured
+from reports.figures.sheet import Entry, from_zero, line, whole_numbers
 from reports.figures.style import BLUE, INK, VERMILION
 from reports.figures.texts import joined
 from reports.kv_cache.lengths import WAYS, steps_of, texts
-from reports.numbers import number
+from reports.numbers import count, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 _MS = 1e3
 _COLORS = {"off": VERMILION, "on": BLUE}
-_POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 5, "linewidth": 1.4, "capsize": 3, "elinewidth": 1.2}
 
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
@@ -46,18 +46,16 @@ def _steps(axes: Axes, text: pd.DataFrame) -> None:
     for way, color in _COLORS.items():
         axes.plot(middles, _MS * steps[way], "-o", color=color, markersize=5, linewidth=1.4)
         axes.plot(middles, _MS * steps[f"{way}_least"], "--", color=color, linewidth=1.4)
-    axes.set_ylim(0, 1.1 * _MS * max(*steps["on"], *steps["off"]))
+    from_zero(axes, *(_MS * steps[way] for way in WAYS))
     whole_numbers(axes, float(middles.max()))
 
 
 def _totals(axes: Axes, text: pd.DataFrame) -> None:
     lengths = text["length"].to_numpy(float)
     for way, color in _COLORS.items():
-        spread = text[f"spread_{way}"].fillna(0)
-        axes.errorbar(lengths, text[f"total_{way}"], yerr=spread, color=color, **_POINTS)
+        measured(axes, lengths, text[f"total_{way}"], text[f"spread_{way}"], color, markersize=5)
         axes.plot(lengths, text[f"total_least_{way}"], "--", color=color, linewidth=1.4)
-    highest = max((text[f"total_{way}"] + text[f"spread_{way}"].fillna(0)).max() for way in WAYS)
-    axes.set_ylim(0, 1.1 * highest)
+    from_zero(axes, *(text[f"total_{way}"] + text[f"spread_{way}"].fillna(0) for way in WAYS))
     whole_numbers(axes, float(lengths.max()))
 
 
@@ -79,8 +77,8 @@ def _alt(shown: list[pd.DataFrame], words: Words) -> str:
     longest = shown[0].iloc[-1]
     return words["figures.kv_cache.alt"].format(
         n=len(shown),
-        engine=joined([longest["backend"], longest["machine"], longest["model"]], 80),
-        length=f"{int(longest['length']):,}",
+        engine=curves.engine_name(longest),
+        length=count(longest["length"]),
         off=number(longest["total_off"]),
         on=number(longest["total_on"]),
     )

@@ -6,11 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reports.figures import curves
-from reports.figures.sheet import Entry, line, whole_numbers
-from reports.figures.style import INK, MARKERS, SERIES
-from reports.figures.texts import joined
+from reports.figures.sheet import Entry, from_zero, line, whole_numbers
+from reports.figures.style import INK, series_styles
 from reports.kv_cache.memory import caches
-from reports.numbers import number
+from reports.numbers import count, number
 from reports.summary import SUBJECT
 
 if TYPE_CHECKING:
@@ -30,11 +29,10 @@ def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
 
 
 def _content(words: Words, shown: list[pd.DataFrame]) -> curves.Content:
-    formats = list(dict.fromkeys(name for group in shown for name in group["kv_k_format"]))[: len(SERIES)]
-    styles = {name: (SERIES[place], MARKERS[place]) for place, name in enumerate(formats)}
+    styles = series_styles(name for group in shown for name in group["kv_k_format"])
     key = [Entry(line(color, "", marker), name) for name, (color, marker) in styles.items()]
     return curves.Content(
-        [curves.Panel(_titles(group), partial(_points, group=group, styles=styles)) for group in shown],
+        [curves.Panel(curves.titles(group.iloc[0]), partial(_points, group=group, styles=styles)) for group in shown],
         [*key, Entry(line(INK, "--"), words["figures.kv_memory.formula"])],
         (words["figures.unit.tokens"], words["figures.unit.cache"]),
         _alt(shown, words),
@@ -47,21 +45,15 @@ def _points(axes: Axes, group: pd.DataFrame, styles: dict[str, tuple[str, str]])
         one = group[group["kv_k_format"] == name]
         axes.plot(one["tokens"].to_numpy(float), _MB * one["held"], marker, color=color, markersize=6)
         axes.plot(one["tokens"].to_numpy(float), _MB * one["asked_bytes"], "--", color=color, linewidth=1.2)
-    axes.set_ylim(0, 1.1 * _MB * group["held"].max())
+    from_zero(axes, _MB * group["held"])
     whole_numbers(axes, float(group["tokens"].max()))
-
-
-def _titles(group: pd.DataFrame) -> tuple[str, str]:
-    first = group.iloc[0]
-    name = joined([first["backend"], first["machine"]], curves.TITLE_CHARACTERS - 6)
-    return name, joined([first["model"], first["weight_format"]], curves.TITLE_CHARACTERS)
 
 
 def _alt(shown: list[pd.DataFrame], words: Words) -> str:
     largest = shown[0].iloc[-1]
     return words["figures.kv_memory.alt"].format(
         n=len(shown),
-        engine=joined([largest["backend"], largest["machine"], largest["model"]], 80),
+        engine=curves.engine_name(largest),
         held=number(_MB * largest["held"]),
-        tokens=f"{int(largest['tokens']):,}",
+        tokens=count(largest["tokens"]),
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reports.figures import curves
-from reports.figures.sheet import Entry, line, whole_numbers
+from reports.figures.marks import measured, spread_entry
+from reports.figures.sheet import Entry, from_zero, line, whole_numbers
 from reports.figures.style import BLUE, INK, VERMILION
-from reports.figures.texts import joined
 from reports.kv_cache.reuse import prompts
-from reports.numbers import number
+from reports.numbers import count, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from reports.words import Words
 
 _MS = 1e3
-_POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 6, "linewidth": 1.4, "capsize": 3, "elinewidth": 1.2}
 
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
@@ -39,21 +38,19 @@ def _content(words: Words, shown: list[pd.DataFrame]) -> curves.Content:
 
 def _curves(axes: Axes, prompt: pd.DataFrame) -> None:
     prefixes = prompt["prefix"].to_numpy(float)
-    axes.errorbar(prefixes, _MS * prompt["ttft_s"], yerr=_MS * prompt["spread"].fillna(0), color=BLUE, **_POINTS)
+    measured(axes, prefixes, _MS * prompt["ttft_s"], _MS * prompt["spread"], BLUE)
     axes.plot(prefixes, _MS * prompt["least_s"], "--", color=INK, linewidth=1.4)
     full = prompt["full_s"].iloc[0]
     if full > 0:
         axes.axhline(_MS * full, color=VERMILION, linewidth=1.6)
-    highest = (prompt["ttft_s"] + prompt["spread"].fillna(0)).max()
-    axes.set_ylim(0, 1.1 * _MS * max(highest, prompt["full_s"].fillna(0).max()))
+    from_zero(axes, _MS * (prompt["ttft_s"] + prompt["spread"].fillna(0)), _MS * prompt["full_s"])
     whole_numbers(axes, float(prefixes.max()))
 
 
 def _titles(prompt: pd.DataFrame, words: Words) -> tuple[str, str]:
     first = prompt.iloc[0]
-    name = joined([first["backend"], first["machine"]], curves.TITLE_CHARACTERS - 6)
-    model = joined([first["model"], first["weight_format"]], curves.TITLE_CHARACTERS - 24)
-    return name, f"{model}, {words['figures.kv_reuse.prompt'].format(prompt=first['context'], batch=first['batch'])}"
+    work = words["figures.kv_reuse.prompt"].format(prompt=first["context"], batch=first["batch"])
+    return curves.titles(first, work, reserved=24)
 
 
 def _key(shown: list[pd.DataFrame], words: Words) -> list[Entry]:
@@ -62,15 +59,15 @@ def _key(shown: list[pd.DataFrame], words: Words) -> list[Entry]:
         entries.append(Entry(line(VERMILION, "-"), words["figures.kv_reuse.full"]))
     if any(prompt["least_s"].notna().any() for prompt in shown):
         entries.append(Entry(line(INK, "--"), words["figures.ttft.ceiling"]))
-    return [*entries, Entry(line(INK, marker="|", linewidth=1.2), words["figures.spread"])]
+    return [*entries, spread_entry(words)]
 
 
 def _alt(shown: list[pd.DataFrame], words: Words) -> str:
     first, last = shown[0].iloc[0], shown[0].iloc[-1]
     return words["figures.kv_reuse.alt"].format(
         n=len(shown),
-        engine=joined([first["backend"], first["machine"], first["model"]], 80),
+        engine=curves.engine_name(first),
         first=number(_MS * first["ttft_s"]),
         last=number(_MS * last["ttft_s"]),
-        prefix=f"{int(last['prefix']):,}",
+        prefix=count(last["prefix"]),
     )

@@ -8,22 +8,23 @@ import numpy as np
 import pandas as pd
 
 from reports.figures import bars
-from reports.figures.contract import Drawn, Missing
+from reports.figures.contract import Missing
 from reports.figures.data import WORK, lines, own, sound, telling
 from reports.figures.sheet import Entry, box, line
 from reports.figures.style import GREY, INK, ORANGE, PALE, SKY, VERMILION
 from reports.figures.texts import joined
-from reports.numbers import gigabytes
+from reports.numbers import count, gigabytes
 from reports.summary import SUBJECT
 from results.schema import CASE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from reports.figures.contract import Drawn
     from reports.words import Words
 
 # How the engines and the harness say that memory ran out.
-_NO_ROOM = r"(?i)out of (?:\w+ )?memory|insufficient memory|alloc|needs about [\d.]+ GB"
+_NO_ROOM = r"(?i)out of (?:\w+ )?memory|insufficient memory|alloc|needs about [\d.]+ \w*B\b"
 
 _WEIGHTS, _KV, _A_TOKEN = "weight_bytes", "kv_cache_bytes", "kv_bytes_per_token"
 _CAPACITY = "device_memory_bytes"
@@ -34,25 +35,22 @@ _GB = 1e9
 
 def draw(rows: pd.DataFrame, words: Words) -> Drawn | Missing:
     """A panel for each machine; of many cases those of each model that need the most."""
-    title = words["figures.memory.title"]
     found = _cases(own(rows))
     if not ((found["total"] > 0) | found[_CAPACITY].notna()).any():
-        return Missing(title, words["figures.memory.missing"])
+        return Missing(words["figures.memory.title"], words["figures.memory.missing"])
     shown = _most_needy(found)
     panels = [_panel(panel) for _, panel in shown.groupby("machine", sort=False)]
-    more = len(found) - len(shown)
-    sheet, axes = bars.draw(
+    failed = int(shown["failed"].sum())
+    content = bars.Content(
         panels,
+        _bars,
         _key(shown, words),
         words["figures.unit.memory"],
         _columns(panels, words),
-        words["figures.more"].format(n=more) if more else "",
+        len(found) - len(shown),
+        words["figures.memory.alt"].format(n=len(shown), machines=len(panels), failed=failed),
     )
-    for one, panel in zip(axes, panels, strict=True):
-        _bars(one, panel.lines)
-    failed = int(shown["failed"].sum())
-    alt = words["figures.memory.alt"].format(n=len(shown), machines=len(panels), failed=failed)
-    return Drawn(sheet.figure, title, alt)
+    return bars.figure("memory", words, content)
 
 
 def _cases(kept: pd.DataFrame) -> pd.DataFrame:
@@ -122,7 +120,7 @@ def _panel(found: pd.DataFrame) -> bars.Panel:
 
 
 def _columns(panels: list[bars.Panel], words: Words) -> list[bars.Cells]:
-    tokens = [[f"{n:,}" for n in _tokens(panel.lines)] for panel in panels]
+    tokens = [[count(n) for n in _tokens(panel.lines)] for panel in panels]
     peaks = [[_peak(row, words) for row in panel.rows] for panel in panels]
     return [
         bars.Cells(words["figures.memory.tokens"], 1.1, tokens),

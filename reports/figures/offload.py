@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reports import two_tiers
 from reports.figures import curves
 from reports.figures.data import WORK, lines, own
-from reports.figures.sheet import Entry, line, whole_numbers
+from reports.figures.marks import measured, spread_entry
+from reports.figures.sheet import Entry, from_zero, line, whole_numbers
 from reports.figures.style import INK, SERIES
-from reports.figures.texts import joined
-from reports.numbers import number
+from reports.numbers import count, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,37 +82,31 @@ def _curves(axes: Axes, panel: pd.DataFrame, colors: dict[int, str]) -> None:
         layers, color = one[_LAYERS].to_numpy(float), colors[one["context"].iloc[0]]
         axes.plot(layers, one[_CEILING], "--", color=color, linewidth=1.4)
         axes.plot(layers, one[_PREDICTED], ":x", color=color, linewidth=1.6, markersize=7)
-        axes.errorbar(layers, one[_RATE], yerr=one["spread"].fillna(0), color=color, **_POINTS)
-    highest = [panel[_RATE] + panel["spread"].fillna(0), panel[_CEILING], panel[_PREDICTED]]
-    axes.set_ylim(0, 1.1 * max(values.fillna(0).max() for values in highest))
+        measured(axes, layers, one[_RATE], one["spread"], color)
+    from_zero(axes, panel[_RATE] + panel["spread"].fillna(0), panel[_CEILING], panel[_PREDICTED])
     whole_numbers(axes, float(panel[_LAYERS].max()))
-
-
-_POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 6, "linewidth": 1.4, "capsize": 3, "elinewidth": 1.2}
 
 
 def _titles(panel: pd.DataFrame, words: Words) -> tuple[str, str]:
     first = panel.iloc[0]
-    model = joined([first["model"], first["weight_format"]], curves.TITLE_CHARACTERS - 10)
-    name = joined([first["backend"], first["machine"]], curves.TITLE_CHARACTERS - 6)
-    return name, f"{model}, {words['figures.batch'].format(batch=first['batch'])}"
+    return curves.titles(first, words["figures.batch"].format(batch=first["batch"]), reserved=10)
 
 
 def _key(panels: list[pd.DataFrame], colors: dict[int, str], words: Words) -> list[Entry]:
-    measured = words["figures.offload.measured"]
-    entries = [Entry(line(color, "-", "o"), measured.format(context=f"{n:,}")) for n, color in colors.items()]
+    text = words["figures.offload.measured"]
+    entries = [Entry(line(color, "-", "o"), text.format(context=count(n))) for n, color in colors.items()]
     if any(panel[_CEILING].notna().any() for panel in panels):
         entries.append(Entry(line(INK, "--"), words["figures.offload.ceiling"]))
     if any(panel[_PREDICTED].notna().any() for panel in panels):
         entries.append(Entry(line(INK, ":", "x"), words["figures.offload.predicted"]))
-    return [*entries, Entry(line(INK, marker="|", linewidth=1.2), words["figures.spread"])]
+    return [*entries, spread_entry(words)]
 
 
 def _alt(panels: list[pd.DataFrame], words: Words) -> str:
     first, last = panels[0].iloc[0], panels[0].iloc[-1]
     return words["figures.offload.alt"].format(
         n=len(panels),
-        engine=joined([first["backend"], first["machine"], first["model"]], 80),
+        engine=curves.engine_name(first),
         first=number(first[_RATE]),
         last=number(last[_RATE]),
     )

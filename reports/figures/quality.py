@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from reports.figures import curves
 from reports.figures.labels import name_points
-from reports.figures.sheet import Entry, line, log_scale
+from reports.figures.marks import spread_entry
+from reports.figures.sheet import Entry, from_zero, line, log_scale
 from reports.figures.style import INK, engine_colors
 from reports.figures.texts import joined, short
-from reports.numbers import number
+from reports.numbers import count, number
 from reports.quality import KL, formats
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _points(axes: Axes, group: pd.DataFrame, colors: dict[str, str]) -> None:
     for backend, one in judged.groupby("backend", sort=False):
         axes.errorbar(one[KL], one[_RATE], yerr=one["spread"].fillna(0), color=colors[str(backend)], **_POINTS)
     log_scale(axes, "x", judged[KL].min(), judged[KL].max())
-    axes.set_ylim(0, 1.15 * (group[_RATE] + group["spread"].fillna(0)).max())
+    from_zero(axes, group[_RATE] + group["spread"].fillna(0), room=1.15)  # for the names
     told = zip(judged["weight_format"], judged["settings"], strict=True)
     names = [joined([form, settings], _LONGEST_NAME) for form, settings in told]
     name_points(axes, list(zip(judged[KL], judged[_RATE], strict=True)), names)
@@ -63,7 +64,7 @@ def _unquantised(group: pd.DataFrame) -> pd.DataFrame:
 def _titles(group: pd.DataFrame, words: Words) -> tuple[str, str]:
     first = group.iloc[0]
     context = first["n_depth"] + first["n_prompt"]
-    work = words["figures.quality.work"].format(context=f"{context:,}", batch=first["batch"])
+    work = words["figures.quality.work"].format(context=count(context), batch=first["batch"])
     machine = short(first["machine"], curves.TITLE_CHARACTERS - 26)
     return short(first["model"], curves.TITLE_CHARACTERS - 6), f"{machine}, {work}"
 
@@ -73,7 +74,7 @@ def _key(shown: list[pd.DataFrame], colors: dict[str, str], words: Words) -> lis
     entries = [Entry(line(colors[backend], "None", "o"), short(backend, 30)) for backend in backends]
     if any(len(_unquantised(group)) for group in shown):
         entries.append(Entry(line(INK, "--"), words["figures.quality.unquantised"]))
-    return [*entries, Entry(line(INK, marker="|", linewidth=1.2), words["figures.spread"])]
+    return [*entries, spread_entry(words)]
 
 
 def _alt(shown: list[pd.DataFrame], words: Words) -> str:

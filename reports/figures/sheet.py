@@ -19,6 +19,7 @@ from reports.figures.style import GRID, NORMAL, QUIET, SMALL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.text import Text
     from matplotlib.typing import LineStyleType
@@ -134,6 +135,17 @@ def whole_numbers(axes: Axes, most: float) -> None:
     axes.set_xlim(-0.03 * most, 1.05 * most)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def from_zero(axes: Axes, *values: pd.Series[float], room: float = 1.1) -> None:
+    """A y axis from 0 to a little above the largest of the values, of which some may not be known.
+
+    Args:
+        axes: whose y axis it is.
+        values: all that is drawn.
+        room: the axis's end over the largest.
+    """
+    axes.set_ylim(0, room * max(each.fillna(0).max() for each in values))
 
 
 def only_columns(axes: Axes) -> None:

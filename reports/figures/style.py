@@ -92,6 +92,11 @@ def installed_fonts(figure: Figure) -> Iterator[None]:
         text.set_fontfamily(family)
 
 
+def series_styles(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """A colour and a marker for each name, of as many as can be told apart."""
+    return dict(zip(dict.fromkeys(names), zip(SERIES, MARKERS, strict=False), strict=False))
+
+
 def engine_colors(backends: Iterable[str]) -> dict[str, str]:
     """One colour an engine, the same in every figure."""
     others = sorted(set(backends) - set(_ENGINES))

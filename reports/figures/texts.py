@@ -1,4 +1,4 @@
-"""Names and numbers as a figure writes them."""
+"""Names as a figure writes them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,6 @@ def short(text: object, most: int) -> str:
         return plain
     tail = (most - 1) // 2
     return f"{plain[: most - 1 - tail]}…{plain[-tail:]}"
-
-
-def about(value: float) -> str:
-    """A count in thousands or millions: 208 k, 1.43 M."""
-    for size, sign in ((1e6, " M"), (1e3, " k")):
-        if value >= size:
-            return f"{value / size:.3g}{sign}"
-    return f"{value:.0f}"
 
 
 def label(line: Mapping[Any, Any], telling: list[str], most: int) -> str:

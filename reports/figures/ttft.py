@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reports.figures import curves
 from reports.figures.data import WORK, lines, own
+from reports.figures.marks import measured, spread_entry
 from reports.figures.sheet import Entry, line, log_scale
 from reports.figures.style import INK, engine_colors
 from reports.figures.texts import joined, short
-from reports.numbers import number
+from reports.numbers import count, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,25 +57,17 @@ def _curves(axes: Axes, panel: pd.DataFrame, colors: dict[str, str]) -> None:
         best = one.groupby("n_prompt")["least_ms"].min()
         axes.plot(best.index.to_numpy(float), best, "--", color=colors[str(backend)], linewidth=1.4)
     for _, one in panel.groupby([*_SERIES, "n_gen"], dropna=False, sort=False):
-        axes.errorbar(
-            one["n_prompt"].to_numpy(float),
-            _MS * one[_TIME],
-            yerr=_MS * one["spread"].fillna(0),
-            color=colors[one["backend"].iloc[0]],
-            **_POINTS,
-        )
+        color = colors[one["backend"].iloc[0]]
+        measured(axes, one["n_prompt"].to_numpy(float), _MS * one[_TIME], _MS * one["spread"], color)
     times = [*(_MS * panel[_TIME]), *(_MS * (panel[_TIME] + panel["spread"].fillna(0))), *ceilings["least_ms"]]
     log_scale(axes, "x", panel["n_prompt"].min(), panel["n_prompt"].max())
     log_scale(axes, "y", min(times), max(times))
 
 
-_POINTS: dict[str, Any] = {"fmt": "-o", "markersize": 6, "linewidth": 1.4, "capsize": 3, "elinewidth": 1.2}
-
-
 def _titles(panel: pd.DataFrame, words: Words) -> tuple[str, str]:
     first = panel.iloc[0]
     model = joined([first["model"], first["weight_format"]], curves.TITLE_CHARACTERS - 6)
-    work = words["figures.after"].format(depth=f"{first['n_depth']:,}", batch=first["batch"])
+    work = words["figures.after"].format(depth=count(first["n_depth"]), batch=first["batch"])
     return model, f"{short(first['machine'], curves.TITLE_CHARACTERS - 20)}, {work}"
 
 
@@ -83,14 +76,14 @@ def _key(panels: list[pd.DataFrame], colors: dict[str, str], words: Words) -> li
     entries = [Entry(line(colors[backend], "-", "o"), short(backend, 30)) for backend in backends]
     if any(panel[_CEILING].notna().any() for panel in panels):
         entries.append(Entry(line(INK, "--"), words["figures.ttft.ceiling"]))
-    return [*entries, Entry(line(INK, marker="|", linewidth=1.2), words["figures.spread"])]
+    return [*entries, spread_entry(words)]
 
 
 def _alt(panels: list[pd.DataFrame], words: Words) -> str:
     last = panels[0].iloc[-1]
     return words["figures.ttft.alt"].format(
         n=len(panels),
-        engine=joined([last["backend"], last["machine"], last["model"]], 80),
+        engine=curves.engine_name(last),
         last=number(_MS * last[_TIME]),
-        prompt=f"{last['n_prompt']:,}",
+        prompt=count(last["n_prompt"]),
     )

@@ -8,35 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from reports.page.boxes import boxes
 from reports.summary import asked_of
+from results.asked import DEFAULTS, flags_of
 from results.schema import MEASURED
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Flag, key in `asked`, and the value that a run without the flag asks for.
-_SETTINGS = (
-    ("-w", "weights", "bf16"),
-    ("-ngl", "n_gpu_layers", -1),
-    ("-t", "n_threads", ""),
-    ("-fa", "flash_attn", "auto"),
-    ("-ctk", "kv_k_format", "auto"),
-    ("-ctv", "kv_v_format", "auto"),
-    ("-b", "n_batch", 2048),
-    ("-ub", "n_ubatch", 512),
-    ("--device", "device", "auto"),
-    ("-ncmoe", "n_cpu_moe", 0),
-    ("-nkvo", "kv_offload", True),
-    ("-sm", "split_mode", "layer"),
-    ("-ts", "tensor_split", ""),
-    ("--rpc", "rpc", ""),
-    ("--cache-kind", "cache_kind", "auto"),
-    ("--allow-partial", "allow_partial", False),
-    ("--artifact", "served", ""),
-    ("--rate", "request_rate", ""),
-    ("--on", "on", ""),
-)
-# What an engine without the setting is asked for.
-_WITHOUT = {"n_batch": 0, "n_ubatch": 0}
 _CASE = {"-d": "n_depth", "-p": "n_prompt", "-n": "n_gen", "-B": "batch", "--kv-cache": "kv_cache"}
 _TEXT = "prompt_file"
 _SERVER = "--base-url"  # a server is started by its user: it has an address, and no launches
@@ -44,7 +21,7 @@ _FLAGS = (
     "-m",
     "--backend",
     _SERVER,
-    *(flag for flag, _, _ in _SETTINGS),
+    *DEFAULTS,
     *_CASE,
     "--prompt-file",
     "-r",
@@ -55,9 +32,8 @@ _LISTS = (
     *("-n", "-p", "-d", "-B", "--kv-cache", "-ub", "-b", "-ctv", "-ctk", "-fa", "-t", "-nkvo", "-ncmoe", "-ngl"),
     *("--cache-kind", "-ts", "-sm", "-w", "--backend", "-m"),
 )
-_DEFAULTS = {flag: default for flag, _, default in _SETTINGS} | {"-d": 0, "-B": 1, "--kv-cache": "on", "--seed": 1}
+_DEFAULTS = DEFAULTS | {"-d": "0", "-B": "1", "--kv-cache": "on", "--seed": "1"}
 _DEFAULTS |= {"--prompt-file": "", _SERVER: "", "--launches": ""}
-_TURNED_ROUND = "-nkvo"  # says what is not wanted
 _SWITCH = "--allow-partial"  # takes no value
 
 
@@ -88,7 +64,7 @@ def commands(rows: pd.DataFrame) -> list[str]:
 def _point(row: dict[Any, Any]) -> tuple[Any, ...]:
     """The value of each flag for one row."""
     asked = json.loads(row["asked"])
-    values: dict[str, Any] = {flag: _asked(asked, key, default) for flag, key, default in _SETTINGS}
+    values: dict[str, Any] = dict(flags_of(asked))
     values |= {flag: row[column] for flag, column in _CASE.items()}
     values |= {"-m": row["model"], "--backend": row["backend"], "--seed": int(row["seed"])}
     values["--prompt-file"] = row[_TEXT] if isinstance(row[_TEXT], str) else ""  # pandas' empty cell is NaN
@@ -105,25 +81,13 @@ def _address(engine_settings: object) -> str:
     return str(settings.get("base_url", "")) if isinstance(settings, dict) else ""
 
 
-def _asked(asked: dict[str, Any], key: str, default: object) -> str:
-    """As text, since a file may hold anything; what an engine lacks is left at the default."""
-    value = asked.get(key)
-    if value is None or value == _WITHOUT.get(key, default):
-        return str(default)
-    if isinstance(value, list):
-        numbers = all(isinstance(each, int | float) for each in value)
-        return "/".join(f"{each:g}" for each in value) if numbers else ",".join(map(str, value))
-    return str(value)
-
-
 def _command(values: dict[str, tuple[Any, ...]], label: str) -> str:
     words = ["tokenroof", "run"]
     defaults = _DEFAULTS | ({} if values[_SERVER] == ("",) else {"-w": ""})  # nobody knows what a server holds
     for flag, several in values.items():
         if flag == "-m":
             words += [word for model in several for word in ("-m", model)]
-        elif flag not in defaults or [*map(str, several)] not in ([str(defaults[flag])], [""]):
-            texts = [str(int(text != "True")) for text in several] if flag == _TURNED_ROUND else several
-            words += [flag] if flag == _SWITCH else [flag, ",".join(map(str, texts))]
+        elif flag not in defaults or [*map(str, several)] not in ([defaults[flag]], [""]):
+            words += [flag] if flag == _SWITCH else [flag, ",".join(map(str, several))]
     words += ["--machine", label, "-o", "again.csv"]
     return " ".join(map(shlex.quote, words))

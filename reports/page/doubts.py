@@ -37,7 +37,7 @@ def find_doubts(gathered: Gathered) -> pd.DataFrame:
         _of(gathered.faulty, "faulty", "fault"),
         _of(gathered.incomparable, "incomparable", "comparable_why"),
         _of(ok[ok["verified"] == "no"], "disagrees", "verified_why"),
-        _of(ok[ok["ceiling_warning"].notna()], "above", "ceiling_warning"),
+        _of(_worst(ok[ok["ceiling_warning"].notna()]), "above", "ceiling_warning"),
         _of(ok[ok["throttled"].notna() & (ok["throttled"] != "no")], "throttled", "throttled"),
         _of(ok[ok["verified"].isna()], "unverified", "verified_why"),
     ]
@@ -72,6 +72,13 @@ def warnings(doubts: pd.DataFrame, words: Words) -> list[str]:
         )
         for line in counts.to_dict("records")
     ]
+
+
+def _worst(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows above their ceiling, each by a share of its own, with the reason of their model and engine's furthest."""
+    furthest = rows.assign(share=rows[["mbu", "mfu"]].max(axis=1)).sort_values("share", ascending=False, kind="stable")
+    reasons = furthest.groupby(SUBJECT, dropna=False, sort=False)["ceiling_warning"].transform("first")
+    return rows.assign(ceiling_warning=reasons)
 
 
 def _of(rows: pd.DataFrame, kind: str, why: str) -> pd.DataFrame:

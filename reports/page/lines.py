@@ -81,10 +81,10 @@ def _peak(line: Line, words: Words) -> str:
 
 
 def _runs(line: Line) -> str:
-    return f"{line['launches']} × {line['n_ok'] / line['launches']:.3g}" if line["launches"] else EMPTY
+    return f"{line['launches']} × {round(line['n_ok'] / line['launches'], 2):g}" if line["launches"] else EMPTY
 
 
 def _verdict(line: Line, words: Words) -> str:
     if not line["n_ok"]:
-        return words["results.failed"]
+        return words["results.failed" if line["n_failed"] else "results.skipped"]
     return words[f"results.{line['verified']}"] if line["verified"] in {"yes", "no"} else EMPTY

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from reports.numbers import number
 from reports.page.lines import line_cells, line_columns
 from reports.page.parts import Column, Table
-from reports.served import is_served
+from reports.served import is_served, untold
 from reports.summary import plain
+from results.safe_text import without_bidi_marks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,5 +42,10 @@ def servers_table(lines: pd.DataFrame, words: Words) -> Table | None:
         for line in found
     ]
     columns = (*line_columns(words), *(Column(words[f"table.{key}"], number=True) for key in (*_TIMES, *_RATES)))
-    notes = (words["servers.ttft"], words["servers.rates"])
+    told = untold((", ".join(line_cells(line)[:2]), line) for line in found)
+    notes = (
+        words["servers.ttft"],
+        words["servers.rates"],
+        *(f"{'; '.join(dict.fromkeys(names))}: {without_bidi_marks(why)}" for why, names in told.items()),
+    )
     return Table("servers-table", words["servers.caption"], columns, rows, notes).without_empty()

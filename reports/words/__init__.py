@@ -6,15 +6,33 @@ import tomllib
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import resources
+from string import Formatter
 from types import MappingProxyType
 from typing import Any
 
+from results.amounts import counted
 from results.errors import ResultsError
 
 LANGUAGES = ("en", "ja")
 
 Words = Mapping[str, str]
-"""Texts by dotted key, `page.title`; places to fill in are named as in `str.format`."""
+"""Texts by dotted key, `page.title`; places to fill in are named as in `str.format`, and `Text` knows one more way."""
+
+
+class Text(str):
+    """A fixed text in which `{n:case|cases}` becomes `1 case`, or `2 cases`."""
+
+    __slots__ = ()
+
+    def format(self, *args: object, **fields: object) -> str:
+        """With the places filled in."""
+        return _Counts().vformat(self, args, fields)
+
+
+class _Counts(Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        one, is_count, many = format_spec.partition("|")
+        return counted(value, one, many) if is_count else str(super().format_field(value, format_spec))
 
 
 @lru_cache
@@ -33,5 +51,5 @@ def words(lang: str) -> Words:
 def _flat(table: dict[str, Any], prefix: str) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for key, value in table.items():
-        pairs += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
+        pairs += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", Text(value))]
     return pairs

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from results.compare.engines import KV, alike, with_format
-from results.compare.left_out import failures, listed, name_failed
+from results.compare.left_out import failures, listed, name_failed, refusals
 from results.compare.lines import ENGINE, FACTS, MODEL, RUNNER, WORK, judged, lines_of
 from results.compare.pairing import pair
 from results.compare.settings import ASKED, EFFECTIVE, asked_names
@@ -44,7 +44,7 @@ class Comparison:
             `trend_pct`, the change of speed from one repetition to the next, with `trend_low_pct` and
             `trend_high_pct`, and `outliers`.
         left_out: what is in no pair: `side`, its name; `against`, the side that has no such line, empty for any;
-            the columns of `ENGINE`, `MODEL` and `CASE`; `why`.
+            the columns of `ENGINE`, `MODEL` and `CASE`; `why`, and `reason`, the same without its values.
         means: for each other side and pair of engines: `cases`, the geometric mean of their ratios, `ratio`, with the
             `least` and the `most` of them, and how many have each verdict.
     """
@@ -84,7 +84,7 @@ def compare(
     shown = [name for name in named if name not in follow]
     across = "backend" in by
 
-    left_out = [listed(failed, names), listed(lines.assign(why=lines["refused"]).dropna(subset="why"), names)]
+    left_out = [listed(failed, names), listed(refusals(lines), names)]
     pairs = []
     for other in range(1, len(sides)):
         met, met_failed = (
@@ -95,7 +95,7 @@ def compare(
         usable = met["refused"].isna().to_numpy()
         found, why = pair(alike(met) if across else met, usable, work, with_format(runner) if across else runner)
         pairs.append(side_by_side(met, found, shown, (names[0], names[other])))
-        alone = name_failed(met.loc[why.index].assign(why=why), met_failed)
+        alone = name_failed(met.loc[why.index].join(why), met_failed)
         against = np.where(alone["side"] == 0, names[other], names[0])
         left_out.append(listed(alone, (names[0], names[other])).assign(against=against))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.intp]
     Flags = NDArray[np.bool_]
+    _Why = tuple[str, str]  # in full, and what many share
 
 _CHUNK_CELLS = 4_000_000
 _MOST_FIELDS = 3  # named in a reason
@@ -27,7 +28,7 @@ _LONGEST_VALUE, _HASH_START = 40, 12
 
 def pair(
     lines: pd.DataFrame, usable: Flags, work: Sequence[str], runner: Sequence[str]
-) -> tuple[pd.DataFrame, pd.Series[str]]:
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Pair the usable lines of side 0 with those of side 1.
 
     Args:
@@ -38,8 +39,8 @@ def pair(
         runner: columns that may differ, the most telling first.
 
     Returns:
-        `base` and `new`, numbers of lines, in the order of the base lines; and, by their numbers, why each other
-        usable line is not paired.
+        `base` and `new`, numbers of lines, in the order of the base lines; and of each other usable line, by its
+        number, `why` it is not paired, and `reason`: the first of what differs, without values, so that many share it.
     """
     side = lines["side"].to_numpy()
     fields = lines[[*work, *runner]]
@@ -57,7 +58,8 @@ def pair(
     for one in (0, 1):
         lonely, others = number[alone & (of == one)], np.flatnonzero(side != one)
         why |= _why_alone(fields, codes, lonely, others, len(work), base_first=one == 0)
-    return pairs.sort_values("base", ignore_index=True), pd.Series(why, dtype=object).sort_index()
+    unpaired = pd.DataFrame.from_dict(why, orient="index", columns=["why", "reason"], dtype=object)
+    return pairs.sort_values("base", ignore_index=True), unpaired.sort_index()
 
 
 def changed(field: str, base: object, new: object) -> str:
@@ -97,34 +99,37 @@ def _renumbered(columns: Numbers) -> Numbers:
 
 def _why_several(
     fields: pd.DataFrame, codes: Numbers, side: Numbers, number: Numbers, group: Numbers
-) -> dict[int, str]:
+) -> dict[int, _Why]:
     """What tells lines of one side apart of which any could be meant."""
-    why: dict[int, str] = {}
+    why: dict[int, _Why] = {}
     for _, alike in pd.Series(number).groupby(group):
         apart = [np.ptp(codes[alike[side[alike] == one]], axis=0) for one in (0, 1)]
         differing = list(fields.columns[np.logical_or(*apart)])
-        what = _listed(differing) or "nothing that a row tells"
-        why |= dict.fromkeys(alike, f"{len(alike)} lines could be meant, which differ in {what}: choose with --by")
+        meant = f"lines could be meant, which differ in {_listed(differing) or 'nothing that a row tells'}"
+        told = f"{len(alike)} {meant}: choose with --by", f"several {meant}: choose with --by"
+        why |= dict.fromkeys(alike, told)
     return why
 
 
 def _why_alone(
     fields: pd.DataFrame, codes: Numbers, lonely: Numbers, others: Numbers, n_work: int, *, base_first: bool
-) -> dict[int, str]:
+) -> dict[int, _Why]:
     """The fields in which the nearest line of the other side differs: of the work, or else of what ran it."""
     if not len(others):
-        return dict.fromkeys(lonely, "the other side has no measured row")
-    why: dict[int, str] = {}
+        return dict.fromkeys(lonely, ("the other side has no measured row",) * 2)
+    why: dict[int, _Why] = {}
     for line, other in zip(lonely, _nearest(codes, lonely, others, n_work), strict=True):
         base, new = (line, other) if base_first else (other, line)
         differing = np.flatnonzero(codes[base] != codes[new])
         work = differing[differing < n_work]
-        texts = [
-            changed(fields.columns[i], fields.iat[base, i], fields.iat[new, i])
-            for i in (work if len(work) else differing)
-        ]
-        why[line] = f"the nearest differs in {_listed(texts)}" if texts else "its counterpart is left out"
+        names = [fields.columns[i] for i in (work if len(work) else differing)]
+        texts = [changed(name, fields.at[base, name], fields.at[new, name]) for name in names]
+        why[line] = (_nearest_differs(texts), _nearest_differs(names[:1]))  # who lacks the model need not hear the rest
     return why
+
+
+def _nearest_differs(texts: Sequence[str]) -> str:
+    return f"the nearest differs in {_listed(texts)}" if texts else "its counterpart is left out"
 
 
 def _nearest(codes: Numbers, lonely: Numbers, others: Numbers, n_work: int) -> Numbers:

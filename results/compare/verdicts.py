@@ -70,7 +70,11 @@ def judge(pairs: pd.DataFrame, min_effect: float) -> pd.DataFrame:
     verdict = np.select([clear & (log_ratio > 0), clear, ~repeated | wide], [FASTER, SLOWER, UNKNOWN], default=SAME)
     why = np.select(
         [clear, ~repeated, wide],
-        ["", "a single repetition shows no noise", f"the interval reaches {100 * np.expm1(limit):.0f} %"],
+        [
+            "",
+            "a single repetition shows no noise",
+            f"a difference of {100 * np.expm1(limit):.0f} % lies in the interval",
+        ],
         default="",
     )
     return pairs[[]].assign(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from results.amounts import counted
 from results.importers.llama_log import device_named, gpu_layers, table_cells
 from results.importers.rows import Imported
 from results.importers.source import Cells, Format
@@ -64,7 +65,7 @@ def _table(source: Source) -> list[tuple[Cells, str | None]]:
             inside = True
         elif inside and cells and not set("".join(cells)) <= set("-:"):
             if len(cells) != len(_COLUMNS):
-                raise source.error(number, f"{len(cells)} cells under a header of {len(_COLUMNS)}")
+                raise source.error(number, f"{counted(len(cells), 'cell')} under a header of {len(_COLUMNS)}")
             values = settings | dict(zip(_COLUMNS.values(), cells, strict=True))
             found.append((Cells(values, source, number), device))
         else:

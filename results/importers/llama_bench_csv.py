@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
+from results.amounts import counted
 from results.importers.llama_bench import NEEDED, TOOL, add_test
 from results.importers.rows import Imported
 from results.importers.source import Cells, Format
@@ -39,7 +40,7 @@ def _read(source: Source) -> Imported:
         if len(cells) < max(2, len(header) / 2):  # a log
             continue
         if len(cells) != len(header):
-            raise source.error(number, f"{len(cells)} cells under a header of {len(header)}")
+            raise source.error(number, f"{counted(len(cells), 'cell')} under a header of {len(header)}")
         add_test(out, Cells(dict(zip(header, cells, strict=True)), source, number))
     return out
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from results.amounts import counted
 from results.importers.llama_bench import TOOL, add_test
 from results.importers.llama_log import device_named, table_cells
 from results.importers.rows import Imported
@@ -112,7 +113,7 @@ def _settings(source: Source, line: int, header: list[str], cells: list[str]) ->
         at = header.index("ot")
         cells = [*cells[:at], "|".join(cells[at : at + bars + 1]), *cells[at + bars + 1 :]]
     if len(cells) != len(header):
-        raise source.error(line, f"{len(cells)} cells under a header of {len(header)}")
+        raise source.error(line, f"{counted(len(cells), 'cell')} under a header of {len(header)}")
     between = slice(len(_ALWAYS), -2)
     return {_FIELDS.get(name, name): value for name, value in zip(header[between], cells[between], strict=True)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from results.amounts import counted
 from results.importers.llama_bench import NEEDED, TOOL, add_test
 from results.importers.rows import Imported
 from results.importers.source import Cells, Format
@@ -30,7 +31,7 @@ def _read(source: Source) -> Imported:
             continue
         fields, values = match[1].split(", "), match[2].split("', '")
         if len(fields) != len(values):
-            raise source.error(number, f"{len(values)} values for {len(fields)} fields")
+            raise source.error(number, f"{counted(len(values), 'value')} for {counted(len(fields), 'field')}")
         add_test(out, Cells(dict(zip(fields, values, strict=True)), source, number))
     return out
 

@@ -13,6 +13,7 @@ import csv
 import re
 from typing import TYPE_CHECKING, Any
 
+from results.amounts import counted
 from results.importers.rows import Imported
 from results.importers.source import Cells, Format
 
@@ -127,7 +128,7 @@ def _table(source: Source, out: Imported) -> None:
         if not header or len(cells) < 2:
             continue
         if len(cells) != len(header):
-            raise source.error(number, f"{len(cells)} cells under a header of {len(header)}")
+            raise source.error(number, f"{counted(len(cells), 'cell')} under a header of {len(header)}")
         row = Cells(dict(zip(header, cells, strict=True)), source, number)
         test = _TEST.fullmatch(row.text("test_name") or "")
         if test is None:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from results.amounts import counted
 from results.arrow import TEXT
 from results.merge.conflicts import RULES
 from results.merge.machines import ambiguous
@@ -104,7 +105,8 @@ def judge(rows: Rows, paths: Sequence[Path], *, suffix: bool) -> Judgement:
 
     duplicate, clashing = rows.repeated()
     if n_clashing := sum(int((c & ~d).sum()) for c, d in zip(clashing, duplicate, strict=True)):
-        conflicts.append(f"{n_clashing} rows share a row_id with a row that says something else")
+        clash = counted(n_clashing, "row shares", "rows share")
+        conflicts.append(f"{clash} a row_id with a row that says something else")
         why.append(_Column(pd.Series([None, _CLASH], dtype=object), [flags.astype(np.intp) for flags in clashing]))
 
     facts, places = rows.probes.gather()

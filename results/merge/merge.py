@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from results import lines
+from results.amounts import counted
 from results.arrow import aligned, in_order
 from results.errors import ResultsError
 from results.formats import format_of, replacing
@@ -78,7 +79,7 @@ def merge(paths: Sequence[Path], output: Path, *, strict: bool = False, suffix: 
         _refuse(source, own, strict=strict)
         judgement = judge(rows, paths, suffix=suffix)
         if strict and judgement.conflicts:
-            raise ResultsError(f"{len(judgement.conflicts)} conflicts, the first: {judgement.conflicts[0]}")
+            raise ResultsError(f"{counted(len(judgement.conflicts), 'conflict')}, the first: {judgement.conflicts[0]}")
         return _write(output, rows, judgement, source)
 
 

@@ -55,6 +55,12 @@ def test_one_depth_is_split_by_the_measured_bandwidth() -> None:
     assert "21 ms is neither" in text
 
 
+def test_an_even_number_of_repetitions_has_the_time_of_the_median_rate() -> None:
+    # 50 and 10 tok/s: the median rate is 30 tok/s, 33.3 ms a token; the median time is 60 ms.
+    text = _text(_row(0, 0.020), _row(0, 0.100))
+    assert "33.3 ms a token" in text
+
+
 def test_depths_tell_the_bandwidth_of_the_cache() -> None:
     # 45 ms and 1 ns for each 40 bytes: 40 GB/s.
     rows = [
@@ -96,6 +102,31 @@ def test_other_engines_settings_and_batches_stay_apart() -> None:
     ]
     found = [line.split(": ")[1].split(" a token")[0] for line in _text(*rows).splitlines()]
     assert found == ["60 ms", "90 ms", "70 ms", "80 ms"]
+
+
+def test_several_batches_are_named_and_a_single_one_is_not() -> None:
+    rows = [_row(0, batch * 10 * MS, batch=batch, model=model) for batch in (1, 4) for model in ("llama", "qwen")]
+    assert [line.split(":")[0] for line in _text(*rows).splitlines()] == [
+        "torch, llama bf16, batch 1",
+        "torch, qwen bf16, batch 1",
+        "torch, llama bf16, batch 4",
+        "torch, qwen bf16, batch 4",
+    ]
+    assert _text(*rows, lang="ja").startswith("torch、llama bf16、バッチ 1: ")
+    assert "batch" not in _text(*rows[:2])
+    sizes = [_row(0, size * MS, batch=4, streamed_bytes_per_token=size * 1e9, model=str(size)) for size in (1, 2, 4)]
+    assert _text(*sizes, _row(0, MS)).splitlines()[3].startswith("torch, bf16, batch 4: From 3 model sizes")
+
+
+def test_several_settings_are_named_and_a_single_one_is_not() -> None:
+    def asked(kv_format: str) -> str:
+        return f'{{"asked": {{"weights": "bf16", "kv_k_format": "{kv_format}"}}}}'
+
+    rows = [_row(0, 61 * MS, engine_settings=asked(kv_format)) for kv_format in ("f16", "q8_0")]
+    first, second = _text(*rows).splitlines()
+    assert first.startswith("torch, kv_k_format=f16, llama bf16: ")
+    assert second.startswith("torch, kv_k_format=q8_0, llama bf16: ")
+    assert _text(rows[1]).startswith("torch, llama bf16: ")
 
 
 def test_two_machines_are_told_apart() -> None:

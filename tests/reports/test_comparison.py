@@ -27,6 +27,7 @@ LEFT_OUT = [
     "kv_cache",
     "prompt_file",
     "why",
+    "reason",
 ]
 MEANS = [
     *("base_side", "new_side", "base_machine", "base_backend", "new_machine", "new_backend"),
@@ -59,7 +60,7 @@ def left_out(**cells: object) -> dict[str, object]:
         1,
         "on",
         None,
-        "the nearest differs in x",
+        *("the nearest differs in x",) * 2,
     ]
     return dict(zip(LEFT_OUT, values, strict=True)) | cells
 
@@ -101,7 +102,7 @@ def test_a_pair_is_a_line_of_rates_ratio_interval_noise_and_verdict() -> None:
 
 def test_a_time_is_in_ms_and_its_ratio_is_of_speed() -> None:
     text = render(comparison(pair(base=0.4, new=0.2, ratio=2.0), metric="ttft_s"), "table")
-    assert line_of(text, "p512")[3:6] == ["400", "200", "2.000"]
+    assert line_of(text, "p512")[3:6] == ["400.0", "200.0", "2.000"]
     assert "speed ratio: base / new" in text
 
 
@@ -140,13 +141,13 @@ def test_trend_outliers_and_doubt_are_said_in_words() -> None:
             comparison(
                 pair(
                     base_trend_pct=-1.2, base_trend_low_pct=-1.6, base_trend_high_pct=-0.8, new_outliers=2,
-                    verdict="cannot tell", verdict_why="the interval reaches 10 %",
+                    verdict="cannot tell", verdict_why="a difference of 10 % lies in the interval",
                 )
             ),
             "table",
         )
     )  # fmt: skip
-    assert "p512 n128 d0: cannot tell: the interval reaches 10 %" in text
+    assert "p512 n128 d0: cannot tell: a difference of 10 % lies in the interval" in text
     assert "p512 n128 d0, base: 1.2 % (-1.6 to -0.8) slower from one repetition to the next: heat?" in text
     assert "p512 n128 d0, new: 2 of 15 repetitions far from their launch's median" in text
 
@@ -165,9 +166,28 @@ def test_a_trend_that_may_be_none_is_not_said() -> None:
 
 
 def test_what_is_left_out_is_listed_by_its_reason() -> None:
-    text = flat(render(comparison(out=(left_out(), left_out(n_gen=64), left_out(why="failed: oom"))), "table"))
-    assert "not paired: new.csv: llama-3.2-1b, bf16, torch, spark, p512 n128 d0, p512 n64 d0: the nearest" in text
-    assert "p512 n128 d0: failed: oom" in text
+    lines = left_out(), left_out(n_gen=64), left_out(why="failed: oom", reason="failed: oom")
+    text = flat(render(comparison(out=lines), "table"))
+    who = "new.csv: llama-3.2-1b, bf16, torch, spark"
+    assert f"not paired, 2 cases: the nearest differs in x: {who}, p512 n128 d0, p512 n64 d0" in text
+    assert f"not paired, 1 case: failed: oom: {who}, p512 n128 d0" in text
+
+
+def test_many_reasons_of_one_kind_are_one_line_with_the_first_examples() -> None:
+    lines = [
+        left_out(
+            model=f"model-{i // 5}", n_gen=8 + i, why=f"the nearest differs in n_gen {8 + i} → 128", reason="n_gen"
+        )
+        for i in range(30)
+    ]
+    told = [line for line in render(comparison(out=lines), "md").splitlines() if line.startswith("not paired")]
+    who = [f"new.csv: model-{i}, bf16, torch, spark" for i in range(3)]
+    cases = [f"{', '.join(f'p512 n{8 + 5 * i + k} d0' for k in range(3))} and 2 more" for i in range(3)]
+    listed = "; ".join(f"{one}, {some}" for one, some in zip(who, cases, strict=True))
+    assert told == [f"not paired, 30 cases: n_gen: {listed} and 3 more"]
+    assert [line["why"] for line in json.loads(render(comparison(out=lines), "json"))["left_out"]] == [
+        line["why"] for line in lines
+    ]
 
 
 def test_the_mean_stands_below_several_cases() -> None:
@@ -178,7 +198,13 @@ def test_the_mean_stands_below_several_cases() -> None:
         "base.csv → new.csv, torch on spark → mlx on spark: geometric mean of 6 cases 0.900 (0.500 to 1.100): "
         "4 slower, 1 no significant difference, 1 cannot tell"
     ) in text
-    assert "geometric" not in render(comparison(pair(), means=(means | {"cases": 1},)), "table")
+    assert "geometric mean of 1" not in render(comparison(pair(), means=(means | {"cases": 1},)), "table")
+
+
+@pytest.mark.parametrize(("low", "high", "told"), [(0.48, 0.52, "0.480–0.520"), (1e-4, 5.6e9, "any"), (0, 1, "any")])
+def test_an_interval_that_allows_nearly_any_ratio_has_no_digits(low: float, high: float, told: str) -> None:
+    text = render(comparison(pair(ratio_low=low, ratio_high=high)), "md")
+    assert f" {told} " in text
 
 
 def test_markdown_holds_a_table_and_no_markup_of_others() -> None:

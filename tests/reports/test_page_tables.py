@@ -36,6 +36,8 @@ def test_lines_show_rates_ceilings_and_marks(gathered: Any, make_row: Any) -> No
     assert _column(table, "Peak GB") == ["3.00 host", "3.00 host", "-"]
     assert _column(table, "Launches × repetitions") == ["1 × 1", "1 × 1", "-"]
     assert _column(table, "Verified") == ["-", "-", "failed"]
+    (skipped,) = _column(results_table(summarise(gathered(make_row(status="skipped")).own), EN), "Verified")
+    assert skipped == "skipped"
     assert table
     assert "MFU %" not in [column.heading for column in table.columns]  # nobody has one
     assert results_table(summarise(gathered().own), EN) is None
@@ -85,6 +87,18 @@ def test_servers_have_a_table_of_what_their_users_get(gathered: Any, make_row: A
     assert _column(table, "A stream tok/s") == ["40.00", "39.00"]
     assert _column(table, "Output tok/s") == ["-", "100.0"]
     assert servers_table(lines[lines["backend"] != "openai"], EN) is None
+
+
+def test_below_the_servers_stands_what_they_do_not_tell(gathered: Any, make_row: Any) -> None:
+    why = {"decode_ceiling_tok_s": "name it with -w", "kv_kept_tokens": "the server does not tell what it kept"}
+    seen = {"backend": "openai", "ttft_s": None, "ttft_client_s": 0.5, "decode_ceiling_tok_s": None, "unavailable": why}
+    rows = [make_row(**seen), make_row(**seen, n_depth=64), make_row(**seen, n_depth=64, kv_cache="prefix")]
+    table = servers_table(summarise(gathered(*rows).own), EN)
+    assert table
+    assert table.notes[-2:] == (
+        "spark, openai: no ceiling: name it with -w",
+        "spark, openai, p512 n128 d64 reused: the server does not tell what it kept",
+    )
 
 
 def test_every_doubt_has_its_reason(gathered: Any, make_row: Any) -> None:
@@ -155,7 +169,7 @@ def test_a_machine_is_described(gathered: Any, make_row: Any) -> None:
     assert facts["Energy"] == "150.0 J in 3 repetitions"
     assert facts["Could not be read"] == "peak_device_bytes, driver_device_bytes: no counter"
     assert _column(machine.engines, "In effect") == ["kv_cache=views, buffers=28|29|30", "-"]
-    assert machine.imported == ["1 rows came from elsewhere: llama-bench"]
+    assert machine.imported == ["1 row came from elsewhere: llama-bench"]
     assert "held back (rows: 1): heat" in machine.warnings
 
 
@@ -185,3 +199,10 @@ def test_names_can_neither_flood_nor_reorder_a_sentence() -> None:
     assert len(name("x" * 10_000)) < 100
     assert name("\u202eevil") == "evil"
     assert name("\u05e9\u05dc") == "\u2068\u05e9\u05dc\u2069"
+
+
+def test_rows_above_their_ceiling_are_one_doubt_with_the_worst_of_them(gathered: Any, make_row: Any) -> None:
+    above = [make_row(mbu=share, ceiling_warning=f"decode at {100 * share:.1f} %") for share in (1.02, 1.31, 1.07)]
+    doubts = find_doubts(gathered(*above, make_row(backend="mlx", mfu=1.5, ceiling_warning="prefill at 150.0 %")))
+    told = doubts[doubts["kind"] == "above"][["backend", "reason", "n_rows"]].to_numpy().tolist()
+    assert told == [["torch", "decode at 131.0 %", 3], ["mlx", "prefill at 150.0 %", 1]]

@@ -39,6 +39,8 @@ def line(backend: str, **cells: object) -> dict[str, object]:
         "mfu": None,
         "decode_ceiling_bound": "memory",
         "ceiling_warning": None,
+        "no_ceiling_why": None,
+        "not_kept_why": None,
         **dict.fromkeys(("weight_bits", "quality_kl", "quality_top1", "server_latency_s", "network_latency_s")),
         "peak_device_bytes": None,
         "peak_host_bytes": 2_470_000_000,
@@ -214,3 +216,13 @@ def test_an_idle_server_tells_what_a_ttft_holds() -> None:
     told = "openai: while the server is idle, the shortest prompt has TTFT 12.30 ms, a GET 1.24 ms;"
     assert text.count(told) == 1
     assert "500.0 *" in text
+
+
+def test_what_is_little_is_not_nothing() -> None:
+    cells = words(render(summary(line("torch", mbu=0.0042, peak_host_bytes=49_400_000)), "table"), "torch ")
+    assert cells[-4:] == ["0.4", "0.0494", "host", "yes"]
+
+
+def test_failures_of_one_reason_are_one_note() -> None:
+    text = render(summary(*(line("torch", n_gen=n, **FAILED) for n in (8, 16))), "md")
+    assert "torch, p512 n8 d4096; torch, p512 n16 d4096: 3 of 3 failed: out of memory" in text

@@ -8,7 +8,7 @@ import pytest
 
 import reports
 from reports.figures import FIGURES
-from reports.words import LANGUAGES, words
+from reports.words import LANGUAGES, Text, words
 from results.errors import ResultsError
 
 FOLDER = Path(reports.__file__).parent
@@ -25,6 +25,22 @@ def test_both_languages_have_the_same_keys_in_the_same_order_with_the_same_place
         assert list(other) == list(english)
         assert {key: _fields(text) for key, text in other.items()} == {key: _fields(t) for key, t in english.items()}
     assert all(text.strip() for lang in LANGUAGES for text in words(lang).values())
+
+
+def test_a_count_and_its_noun_agree() -> None:
+    text = Text("{all:repetition was|repetitions were} made, {n:more row|more rows}; {n} in {place}")
+    assert text.format(all="1,024", n=1, place="a") == "1,024 repetitions were made, 1 more row; 1 in a"
+    assert text.format(all=1, n=0, place="b") == "1 repetition was made, 0 more rows; 0 in b"
+
+
+def test_no_number_is_followed_by_a_noun_that_cannot_agree() -> None:
+    """The nouns are those of all places that do agree."""
+    english = words("en")
+    many = {spec.split("|")[1] for text in english.values() for _, _, spec, _ in Formatter().parse(text) if spec}
+    nouns = {word for text in many for word in text.split() if word.endswith("s")}
+    assert {"rows", "cases", "tokens", "panels"} <= nouns
+    stiff = re.compile(rf"\{{\w+\}}(?: \w+)? (?:{'|'.join(sorted(nouns))})\b(?! a second|/s)")
+    assert {key: stiff.findall(text) for key, text in english.items() if stiff.search(text)} == {}
 
 
 def test_japanese_is_japanese() -> None:

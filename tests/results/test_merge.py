@@ -144,7 +144,7 @@ def test_a_merge_that_was_killed_leaves_the_output_as_it_was_and_nothing_piles_u
 
 
 @given(places=st.lists(st.integers(0, 3), min_size=1, max_size=12), order=st.permutations(range(4)))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_files_hold_each_row_once_however_rows_are_spread_over_files(
     tmp_path_factory: pytest.TempPathFactory, places: list[int], order: list[int]
 ) -> None:

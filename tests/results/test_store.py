@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from hypothesis import given, settings
@@ -160,7 +161,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @given(fraction=st.floats(0, 1), from_end=st.integers(0, 40))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_file_cut_anywhere_is_repaired_to_its_complete_rows(
     tmp_path_factory: pytest.TempPathFactory, written: bytes, fraction: float, from_end: int
 ) -> None:
@@ -191,23 +192,25 @@ def test_a_line_torn_by_another_writer_is_repaired_by_the_next_row(tmp_path: Pat
 WRITER = """
 import json, sys
 from results.store import Store
+print("ready", flush=True)
 store, n, row = Store(sys.argv[1]), int(sys.argv[2]), json.load(sys.stdin)
 for i in range(n):
     store.append(row | {"row_id": row["machine"] + f"{i:011x}"})
 """
 
 
-@pytest.mark.parametrize(("names", "n_rows", "words"), [("abcdef01", 100, 2), ("abcd", 25, 2000)])
+@pytest.mark.parametrize(("names", "n_rows", "words"), [("abcdef", 40, 2), ("abcd", 12, 2000)])
 def test_processes_appending_at_once_lose_and_mix_nothing(tmp_path: Path, names: str, n_rows: int, words: int) -> None:
     path = tmp_path / "rows.csv"
-    writers = []
-    for name in names:
-        command = [sys.executable, "-c", WRITER, str(path), str(n_rows)]
-        writer = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", WRITER, str(path), str(n_rows)]
+    writers = [subprocess.Popen(command, cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True) for _ in names]
+    for writer in writers:  # they begin together, when all have imported what they need
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for name, writer in zip(names, writers, strict=True):
         assert writer.stdin is not None
         writer.stdin.write(json.dumps(row(machine=name, error=f"{name}, " * words)))
         writer.stdin.close()
-        writers.append(writer)
     assert [writer.wait() for writer in writers] == [0] * len(names)
     cells = cells_of(path)
     assert {cell["row_id"] for cell in cells} == {f"{name}{i:011x}" for name in names for i in range(n_rows)}

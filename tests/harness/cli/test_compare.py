@@ -57,7 +57,7 @@ def test_a_slowdown_fails_where_it_is_asked_to(base: Path, tmp_path: Path, compa
     assert compare(base, new, "--fail-below", "15").returncode == 0
     failed = compare(base, new, "--fail-below", "5")
     assert failed.returncode == 1
-    assert failed.stderr == "tokenroof: 1 of 1 cases are slower by more than 5 %\n"
+    assert failed.stderr == "tokenroof: slower by more than 5 %: 1 of 1 case\n"
     assert compare(new, base, "--fail-below", "5").returncode == 0, "faster is no failure"
     assert compare(base, new, "--min-effect", "15", "--fail-below", "5").returncode == 0, "no verdict, no failure"
 
@@ -85,7 +85,8 @@ def test_where_nothing_pairs_the_reason_is_the_error(base: Path, tmp_path: Path,
     new = write(tmp_path / "new.csv", 100.0, weights_id=64 * "c")
     result = compare(base, new)
     assert result.returncode == 2
-    assert "not paired: base.csv: gpt2-mini" in result.stdout
+    assert "not paired, 2 cases: the nearest differs in weights_id" in result.stdout
+    assert ": base.csv: gpt2-mini" in " ".join(result.stdout.split())
     assert result.stderr.startswith("tokenroof: no case of base.csv can be compared: the nearest differs in weights_id")
 
 

@@ -32,7 +32,7 @@ def test_one_device_is_explained(devices: Devices) -> None:
     assert lines["id"] == "dgx-spark-gb10"
     assert lines["memory"] == "128 GB LPDDR5X, shared by CPU and GPU"
     assert lines["bandwidth"] == "273.1 GB/s (256 bit × 8.533 GT/s, which NVIDIA rounds to 273 GB/s)"
-    assert lines["usable"] == "123.7 GB for weights and KV cache"  # 90 % of 128 GiB
+    assert lines["usable"] == "124 GB of 137 GB (of 10^9 bytes) for weights and KV cache"  # 90 % of 128 GiB
     assert lines["source"].startswith("https://")
     assert lines["notes"]
 

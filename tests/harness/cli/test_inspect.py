@@ -12,6 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.machine.bandwidth.curve import Curve, Measured, Point, Rate
+from harness.machine.bandwidth.document import to_document
+from harness.machine.bandwidth.measured import _path
+from harness.machine.hardware import inspect as this_machine
+
 TOKENROOF = Path(sys.executable).with_name("tokenroof")
 
 
@@ -30,14 +35,25 @@ def test_a_page_for_a_person(tiny_gguf: Path, tmp_path: Path) -> None:
         "model": "tiny-llama-f16",
         "architecture": "llama, 2 layers",
         "context": "512 tokens",
-        "weights": "0.427 M parameters, 0.855 MB",
+        "weights": "427 k parameters, 855 kB",
         "true bits": "16.02 a weight, scales included",
-        "a token reads": "0.723 MB of the weights, beside the KV cache",
-        "KV cache": "512 B a token in f16; 0.262 MB for the whole context",
+        "a token reads": "723 kB of the weights, beside the KV cache",
+        "KV cache": "512 B a token in f16; 262 kB for the whole context",
         "ceiling": "this machine's bandwidth has not been measured: tokenroof machine --measure",
     }
-    assert re.search(r"F16 +16 +425,984 +851,968 +99\.7%", result.stdout)
-    assert re.search(r"F32 +5 +640 +2,560 +0\.3%", result.stdout)
+    assert re.search(r"F16 +16 +425,984 +851,968 +99\.7 %", result.stdout)
+    assert re.search(r"F32 +5 +640 +2,560 +0\.300 %", result.stdout)
+
+
+def test_rates_have_commas_as_all_counts(tiny_gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKENROOF_CACHE", str(tmp_path))
+    points = tuple(Point(size, {"read": Rate((50e9,))}) for size in (2**16, 2**30))
+    path = _path(this_machine(), "cpu")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(to_document(Measured(Curve(points), {}, "2026-01-01T00:00:00Z"))))
+    # 50 GB/s over the 723,456 bytes of weights, and over these and 511 or 512 tokens of 512 bytes.
+    found = _inspect(tiny_gguf, TOKENROOF_CACHE=str(tmp_path)).stdout
+    assert re.search(r"69,\d{3} tokens a second on cpu with an empty KV cache, 50,\d{3} with the context full", found)
 
 
 def test_json_for_a_program(tiny_hf: Path) -> None:

@@ -57,6 +57,7 @@ def test_help_lists_the_commands() -> None:
     result = tokenroof("--help")
     assert result.returncode == 0
     assert {"run", "models"} <= set(result.stdout.split())
+    assert "..." not in result.stdout.partition("Commands:")[2], "a line says all that it has to say"
     assert tokenroof().stdout == result.stdout
 
 

@@ -56,11 +56,13 @@ def test_every_preset_is_listed_with_its_parameters(own_cache: Path) -> None:
         if len(cells) == 6:
             listed[cells[0]] = cells[1:]
     assert set(listed) == set(PRESETS) == {*BILLIONS, *PREDICTED_BILLIONS, *MILLIONS}
-    billions = BILLIONS | PREDICTED_BILLIONS
-    for name, (params, _, _, purpose, _) in listed.items():
-        assert params == (f"{billions[name]:.2f} B" if name in billions else f"{MILLIONS[name]} M"), name
+    params = {name: 1e9 * n for name, n in (BILLIONS | PREDICTED_BILLIONS).items()}
+    params |= {name: 1e6 * n for name, n in MILLIONS.items()}
+    for name, (told, _, _, purpose, _) in listed.items():
+        number, unit = told.split()
+        assert float(number) * {"M": 1e6, "B": 1e9}[unit] == pytest.approx(params[name], rel=0.012), name
         assert purpose == ("predict" if name in PREDICTED_BILLIONS else "run"), name
-    assert listed["llama-3.1-8b"][1:3] == ["16.06 GB", "131,072 B"]
+    assert listed["llama-3.1-8b"][1:3] == ["16.1 GB", "131,072 B"]
     assert listed["llama-2-7b"][2] == "524,288 B"
     assert str(own_cache) in "".join(result.stdout.splitlines())
     assert not own_cache.exists(), "a list writes nothing"
@@ -70,9 +72,9 @@ def test_clean_frees_everything_and_says_how_much(own_cache: Path) -> None:
     _fill(own_cache)
     result = _models("--clean")
     assert result.returncode == 0, result.stderr
-    assert result.stdout == f"0.3 GB freed in {own_cache}\n"
+    assert result.stdout == f"300 MB freed in {own_cache}\n"
     assert [path for path in (own_cache / "models").iterdir() if path.suffix != ".lock"] == []
-    assert _models("--clean").stdout == f"0.0 GB freed in {own_cache}\n"
+    assert _models("--clean").stdout == f"0 B freed in {own_cache}\n"
 
 
 def test_clean_waits_for_no_run(own_cache: Path) -> None:
@@ -85,8 +87,31 @@ def test_clean_waits_for_no_run(own_cache: Path) -> None:
     assert _models("--clean").returncode == 0
 
 
+def test_an_ended_run_leaves_no_mark(own_cache: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), cache.in_use():
+        raise KeyboardInterrupt
+    assert not list(own_cache.glob("*"))
+
+
+@pytest.mark.parametrize("command", [("run", "-m", "gpt2-mini", "-p", "4", "-n", "2"), ("machine", "--measure")])
+def test_a_cache_that_is_no_directory_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    (tmp_path / "a-file").touch()
+    monkeypatch.setenv("TOKENROOF_CACHE", str(tmp_path / "a-file"))
+    result = subprocess.run(
+        [TOKENROOF, *command], capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
+    )
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    said = result.stderr.splitlines()[-1]
+    assert said.startswith("tokenroof: ")
+    assert "a-file" in said
+    assert "TOKENROOF_CACHE" in said
+
+
 def test_an_empty_cache_is_clean(own_cache: Path) -> None:
-    assert _models("--clean").stdout == f"0.0 GB freed in {own_cache}\n"
+    assert _models("--clean").stdout == f"0 B freed in {own_cache}\n"
 
 
 @pytest.mark.parametrize("flags", [[], ["--dry-run"]])

@@ -80,7 +80,8 @@ def test_extremes_stay_sensible(device_id, step_bytes, n_layers, low, high):
 def test_the_basis_counts_devices_and_the_devices_own_rates():
     spark = decode_rate(from_device(DEVICES["dgx-spark-gb10"]), 1e10, 32)
     assert spark.basis == (
-        "class NVIDIA and AMD chips with unified memory: published rates of 5 devices, 23 of them rates of this one"
+        "class NVIDIA and AMD chips with unified memory: "
+        "published rates of 5 devices, 23 of these rates are of this one"
     )
     assert decode_rate(Hardware(1e12), 1e10, 32).basis == "published rates of 53 devices of all classes"
 

@@ -15,9 +15,22 @@ from results.verify import verify
 Rows = list[dict[str, Any]]
 
 
+@pytest.fixture(scope="session")
+def _tables() -> dict[str, pd.DataFrame]:
+    return {}
+
+
 @pytest.fixture
-def table(write_rows: Callable[..., Path]) -> Callable[..., pd.DataFrame]:
-    return lambda *rows: verify(read(write_rows(*rows)))
+def table(write_rows: Callable[..., Path], _tables: dict[str, pd.DataFrame]) -> Callable[..., pd.DataFrame]:
+    """Rows as a report reads them; those that differ in their ids alone are read once for all tests."""
+
+    def of(*rows: dict[str, Any]) -> pd.DataFrame:
+        key = repr([cells | {"row_id": None} for cells in rows])
+        if key not in _tables:
+            _tables[key] = verify(read(write_rows(*rows)))
+        return _tables[key].copy()
+
+    return of
 
 
 @pytest.fixture

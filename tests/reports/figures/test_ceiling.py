@@ -67,7 +67,7 @@ def test_room_and_tokens_per_joule_stand_beside_where_they_are_known(drawn: Draw
         "energy_j": 256.0,
     }
     texts = _texts(drawn("ceiling", make_row(**known, n_gpu_layers=-1)))
-    assert {"488 k", "room, tokens", "0.5", "tokens/J"} <= set(texts)
+    assert {"488 k", "room, tokens", "0.500", "tokens/J"} <= set(texts)
     assert not {"room, tokens", "tokens/J"} & set(_texts(drawn("ceiling", make_row())))
     split = _texts(drawn("ceiling", make_row(**known, n_gpu_layers=8)))
     assert "room, tokens" not in split
@@ -108,4 +108,4 @@ def test_forty_bars_are_shown_and_the_rest_is_counted(drawn: Draw, make_row: Mak
     (axes,) = figure.figure.axes
     assert len(axes.patches) == 40
     assert min(_widths(axes)) == 4  # the three slowest are left out
-    assert "3 more do not fit here; the tables have them." in _texts(figure)
+    assert "3 more do not fit here; the tables have all." in _texts(figure)

@@ -95,4 +95,4 @@ def test_engines_have_panels_of_their_own_each_machine_first_once(drawn: Draw, m
     assert len(figure.axes) == 8
     titles = [text.get_text() for text in figure.texts if text.get_text().startswith("torch, ")]
     assert titles == ["torch, a", "torch, b"] * 4
-    assert "4 more do not fit here; the tables have them." in [text.get_text() for text in figure.texts]
+    assert "4 more do not fit here; the tables have all." in [text.get_text() for text in figure.texts]

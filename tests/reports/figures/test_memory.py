@@ -93,7 +93,7 @@ def test_machines_have_scales_of_their_own_and_the_largest_cases_come_first(draw
     figure = drawn("memory", *rows).figure
     assert [len(axes.get_yticks()) for axes in figure.axes] == [13, 13, 14]  # m2 needs the most
     assert [axes.get_xlim()[1] for axes in figure.axes] == pytest.approx([1.05, 2.1, 3.15])
-    assert "20 more do not fit here; the tables have them." in [text.get_text() for text in figure.texts]
+    assert "20 more do not fit here; the tables have all." in [text.get_text() for text in figure.texts]
 
 
 def test_without_a_peak_there_is_no_figure(missing: Callable[..., Missing], make_row: Make) -> None:

@@ -35,7 +35,7 @@ def test_each_format_is_a_point_with_its_name(drawn: Draw, make_row: Make) -> No
     assert [text.get_text() for text in axes.texts] == list(KL)
     (unquantised,) = (line for line in axes.lines if line.get_linestyle() == "--")
     assert set(unquantised.get_ydata()) == {11.0}
-    assert "closest is llama.cpp, q8_0 (0.0004 nats, 20.00 tokens/s)" in figure.alt
+    assert "closest is llama.cpp, q8_0 (0.000400 nats, 20.00 tokens/s)" in figure.alt
     assert "fastest is llama.cpp, q4_0 (0.050 nats, 36.00 tokens/s)" in figure.alt
 
 

@@ -78,8 +78,8 @@ def test_published_rates_lie_below_in_grey(drawn: Draw, make_row: Make) -> None:
     (axes,) = figure.figure.axes
     assert _points(axes) == [(2, 40)]
     assert _points(axes, size=4) == [(5, 9)]
-    assert "1 measured points" in figure.alt
-    assert "1 published points" in figure.alt
+    assert "1 measured point " in figure.alt
+    assert "1 published point." in figure.alt
 
 
 def test_lines_without_bytes_are_counted_and_without_any_there_is_no_figure(

@@ -77,7 +77,7 @@ def test_formats(tell: Tell, make_row: Make) -> None:
     assert rates == "At 96 tokens it decodes so many tokens a second: bf16: 40.00; q8_0: 50.00."
     assert "random weights" in quality
     trained = _deep(make_row, 50.0, **few, kv_quality_kl=0.002, kv_quality_top1=0.98)
-    assert tell("formats", full, trained)[2].endswith("q8_0: 0.002 (98 %).")
+    assert tell("formats", full, trained)[2].endswith("q8_0: 0.00200 (98 %).")
 
 
 def test_packages_that_store_the_same_format_are_told_apart(tell: Tell, make_row: Make) -> None:

@@ -14,8 +14,8 @@ Line = tuple[int, str, int, str, str, int]
 
 def paired(*lines: Line, unusable: tuple[int, ...] = ()) -> tuple[list[tuple[int, int]], dict[int, str]]:
     usable = np.array([i not in unusable for i in range(len(lines))])
-    pairs, why = pair(pd.DataFrame(list(lines), columns=FIELDS), usable, WORK, RUNNER)
-    return list(zip(pairs["base"].tolist(), pairs["new"].tolist(), strict=True)), why.to_dict()
+    pairs, unpaired = pair(pd.DataFrame(list(lines), columns=FIELDS), usable, WORK, RUNNER)
+    return list(zip(pairs["base"].tolist(), pairs["new"].tolist(), strict=True)), unpaired["why"].to_dict()
 
 
 def test_equal_lines_are_a_pair() -> None:
@@ -96,3 +96,9 @@ def test_the_other_way_round_the_pairs_are_the_same(lines: list[Line]) -> None:
     pairs, _ = paired(*lines)
     swapped, _ = paired(*((1 - line[0], *line[1:]) for line in lines))
     assert sorted((new, base) for base, new in swapped) == pairs
+
+
+def test_lines_share_the_reason_by_the_first_that_differs() -> None:
+    lines = [(0, "llama", 128, "a", "1", 2), (1, "llama", 64, "a", "2", 2), (1, "qwen", 32, "a", "1", 2)]
+    _, unpaired = pair(pd.DataFrame(lines, columns=FIELDS), np.ones(3, bool), WORK, RUNNER)
+    assert unpaired["reason"].tolist() == [f"the nearest differs in {name}" for name in ("n_gen", "n_gen", "model")]

@@ -60,7 +60,7 @@ def test_the_interval_is_welchs() -> None:
 def test_verdicts(new: tuple[float, ...], verdict: str) -> None:
     result = judged(launches(100.0, 100.4, 99.6), launches(*new)).iloc[0]
     assert result["verdict"] == verdict
-    assert (result["verdict_why"] == "the interval reaches 10 %") == (verdict == "cannot tell")
+    assert (result["verdict_why"] == "a difference of 10 % lies in the interval") == (verdict == "cannot tell")
 
 
 def test_the_minimum_effect_is_the_readers() -> None:
