@@ -17,7 +17,8 @@ from side_by_side import worker_events
 from backends.base import LoadRequest
 from backends.registry import BACKENDS
 from harness.machine.hardware import physical_cores
-from harness.models.source import prepare, resolve
+from harness.models.artifacts import prepare
+from harness.models.source import resolve
 from results.schema import PROBE_PLACES as PLACES
 
 

@@ -22,7 +22,8 @@ from pathlib import Path
 from side_by_side import Rates, compare, run_ours
 
 from backends.base import LoadRequest
-from harness.models.source import prepare, resolve
+from harness.models.artifacts import prepare
+from harness.models.source import resolve
 from harness.workload import Case
 
 

@@ -7,7 +7,7 @@
 | mlx_lm.server    | header Server: BaseHTTP/…                     | logit_bias of EOS      | by prefix, told        |
 | vLLM             | models: owned_by vllm                         | ignore_eos, min_tokens | by prefix              |
 | SGLang           | models: owned_by sglang                       | ignore_eos, min_tokens | by prefix              |
-| Ollama           | models: owned_by library; /api/version        | nothing                | keeps the last prompt  |
+| Ollama           | models: owned_by library, else /api/version   | nothing                | keeps the last prompt  |
 | LM Studio        | models: owned_by organization_owner           | nothing                | keeps the last prompt  |
 """
 

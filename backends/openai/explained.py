@@ -54,5 +54,5 @@ def _unreachable(error: OSError) -> str:
     if error.errno in _NO_MORE_FILES:
         return "this process may open no more connections (ulimit -n)"
     if error.errno in (None, errno.ECONNREFUSED):  # None: each of the addresses of a name failed
-        return "nothing listens there"
+        return "nothing listens there; start the server, or name its address (--base-url)"
     return f"it cannot be reached ({os.strerror(error.errno)})"

@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 from backends.openai.chunk import parse
 from backends.openai.client import encoded
 from backends.openai.errors import ServerError, UncountedError
-from harness.serving.checks import LEAST_TO_COMPARE, check_lengths, check_uncached, is_too_short
+from harness.serving.checks import (
+    LEAST_PREFILL_S,
+    LEAST_TO_COMPARE,
+    check_kept,
+    check_lengths,
+    check_uncached,
+    is_too_short,
+)
 from harness.serving.reply import Reply, read
 from harness.serving.round import arrivals_s, patience, play
+from results.amounts import counted
 
 if TYPE_CHECKING:
     from backends.openai.client import Recording
@@ -21,7 +29,6 @@ if TYPE_CHECKING:
     from harness.workload import Case
 
 _REFERENCES = 3
-_LEAST_PREFILL_S = 0.02
 _PREFILL_SHOWS = 2  # a TTFT of so many idle ones: most of it is prefill, and comparing two tells something
 
 
@@ -34,12 +41,14 @@ class Round:
         replies: one a stream, checked.
         counted_by: who says how many tokens the replies have.
         kept_tokens: the fewest that the server kept of a prompt whose beginning it had; None: not meant, or not told.
+        shows_kept: it does not tell, and TTFT shows that it kept the most of it.
     """
 
     started_at: str
     replies: list[Reply]
     kept_tokens: int | None
     counted_by: str
+    shows_kept: bool = False
 
 
 class CaseRun:
@@ -58,7 +67,8 @@ class CaseRun:
         self._n_first = case.n_depth
         self._n_prompt, self._n_gen = case.decode_start, max(case.n_gen, 1)
         self._patience = patience(plan.silence_s, self._n_gen)
-        self._reference_s = 0.0
+        self._reference_s = 0.0  # TTFT of a quarter of the prompt
+        self._whole_s = 0.0  # TTFT of the whole prompt, nothing of it cached
         self._counts_by_files = False
 
     async def warm_up(self) -> None:
@@ -74,8 +84,13 @@ class CaseRun:
             await self._confirm()
         first = await self._round(0)
         is_told = first.replies[0].cached_tokens is not None
-        if not is_told and not self._n_first and self._n_prompt >= LEAST_TO_COMPARE * self._found.shortest:
+        if is_told or self._n_prompt < LEAST_TO_COMPARE * self._found.shortest:
+            return
+        if not self._n_first:
             self._reference_s = await self._quarter_s()
+        # Where several streams wait for each other, or a chunk for several tokens, TTFT holds more than a prefill.
+        elif self._case.batch == 1 and round(self._n_gen / len(first.replies[0].arrivals_ns)) == 1:
+            self._whole_s = await self._new_prompt_s(self._n_prompt)
 
     async def measure(self, repetition: int) -> Round:
         """One timed round.
@@ -97,7 +112,17 @@ class CaseRun:
                 shortest=self._found.shortest,
                 reference_s=self._reference_s,
             )
-        return found
+        if not self._whole_s:
+            return found
+        return replace(found, shows_kept=await self._shows_kept(found.replies[0].ttft_s))
+
+    async def _shows_kept(self, ttft_s: float) -> bool:
+        idle_s = self._found.idle.server_s
+        try:
+            return check_kept(ttft_s, self._whole_s, idle_s, self._n_first, self._n_prompt)
+        except ServerError:  # it may have been a busy moment, which a new prompt then sees as well
+            self._whole_s = max(self._whole_s, await self._new_prompt_s(self._n_prompt))
+            return check_kept(ttft_s, self._whole_s, idle_s, self._n_first, self._n_prompt)
 
     async def _round(self, repetition: int) -> Round:
         case, server, plan = self._case, self._server, self._plan
@@ -115,8 +140,8 @@ class CaseRun:
         kept = min(n for n in cached if n is not None) if self._n_first and None not in cached else None
         if kept == 0:
             raise ServerError(
-                f"the server kept none of the {self._n_first} tokens that were sent before: its prompt cache is off, "
-                "or keeps longer ones only"
+                f"the server kept none of the {counted(self._n_first, 'token that was', 'tokens that were')} sent "
+                "before: its prompt cache is off, or keeps longer ones only"
             )
         return Round(started_at, replies, kept, self._counted_by())
 
@@ -133,8 +158,9 @@ class CaseRun:
         if (whole.prompt_tokens, whole.completion_tokens) != (self._n_prompt, self._n_gen):
             because = f"; {self._server.dialect.lacks}" if self._server.dialect.lacks else ""
             raise ServerError(
-                f"not the work that was asked: {whole.prompt_tokens} of {self._n_prompt} prompt tokens, short reply: "
-                f"{whole.completion_tokens} of {self._n_gen} tokens, finish_reason {whole.finish_reason}{because}"
+                f"not the work that was asked: {whole.prompt_tokens} of {counted(self._n_prompt, 'prompt token')}, "
+                f"short reply: {whole.completion_tokens} of {counted(self._n_gen, 'token')}, finish_reason "
+                f"{whole.finish_reason}{because}"
             )
 
     def _counted_by(self) -> str:
@@ -150,13 +176,17 @@ class CaseRun:
 
     async def _quarter_s(self) -> float:
         """TTFT of a quarter of the prompt, the best of some; 0 where most of it is no prefill, which tells nothing."""
+        ttft_s, idle_s = await self._new_prompt_s(self._n_prompt // 4), self._found.idle.server_s
+        shows = ttft_s > _PREFILL_SHOWS * idle_s and ttft_s - idle_s > LEAST_PREFILL_S
+        return ttft_s if shows else 0.0
+
+    async def _new_prompt_s(self, n_prompt: int) -> float:
+        """TTFT of a prompt that no cache has seen, the best of some."""
         times_s = []
         for _ in range(_REFERENCES):
-            made = await self._prompts.make(0, self._n_prompt // 4, 1, self._next())
+            made = await self._prompts.make(0, n_prompt, 1, self._next())
             times_s.append(read(await self._ask(made.whole[0], 1)).ttft_s)
-        idle_s = self._found.idle.server_s
-        shows = min(times_s) > _PREFILL_SHOWS * idle_s and min(times_s) - idle_s > _LEAST_PREFILL_S
-        return min(times_s) if shows else 0.0
+        return min(times_s)
 
     async def _ask(self, prompt: Prompt, n_tokens: int) -> Recording:
         body = encoded(self._server.body(prompt, n_tokens, cached=bool(self._n_first)))

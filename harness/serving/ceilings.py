@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from backends.gguf_file_type import file_type_name
 from harness.ceilings.columns import CEILING, Missing, Values, of_use
 from harness.ceilings.memories import HOST, DeviceMemory, memory_of
 from harness.ceilings.memory_use import MemoryUse
 from harness.errors import UserError
 from harness.models.artifact_weights import gguf_header, weights_of
-from harness.models.source import native_format
+from harness.models.sizes import native_format
 from harness.tiers.placed import Placed
+from results.amounts import size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,15 +87,11 @@ class ServingCeilings:
 
 
 def _own_format(source: ModelSource) -> str:
-    """Of its files: a GGUF file's by the usual name, as q4_k_m; "" where it states none."""
+    """Of its files; "" where a GGUF file states none."""
     if source.origin != "gguf" or source.path is None:
         return native_format(source)
-    from gguf import LlamaFileType  # noqa: PLC0415  # an extra, like every engine
-
-    names = {file_type.value: file_type.name for file_type in LlamaFileType}
-    file_type = gguf_header(source.path).metadata.get("general.file_type")
-    name = names.get(file_type, "") if isinstance(file_type, int) else ""
-    return name.removeprefix("ALL_").removeprefix("MOSTLY_").lower()
+    stated = gguf_header(source.path).metadata.get("general.file_type")
+    return (file_type_name(stated) or "") if isinstance(stated, int) else ""
 
 
 def _weights(plan: ServingPlan, told: Told) -> tuple[Weights | None, str]:
@@ -107,7 +105,11 @@ def _weights(plan: ServingPlan, told: Told) -> tuple[Weights | None, str]:
     except UserError as error:
         return None, str(error)
     if told.weight_bytes and abs(told.weight_bytes / weights.n_bytes - 1) > _SAME_SIZE:
-        return None, (f"the server holds {told.weight_bytes} B of weights, and {plan.model} has {weights.n_bytes} B so")
+        named = f"{plan.model} in {plan.weights}" if plan.weights else plan.model
+        return None, (
+            f"the server holds {size(told.weight_bytes)} of weights, and {named} is {size(weights.n_bytes)}: "
+            "another model or format"
+        )
     return weights, ""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.metrics import DECODE, ITL, itl_quantiles, no_interval
+from results.amounts import significant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +88,8 @@ def _together(replies: Sequence[Reply], n_gen: int) -> tuple[tuple[str, ...], Va
         return DECODE, "the streams never all decode at once: the server serves fewer at a time, or some came late"
     tokens = [np.diff(np.interp([begin, end], reply.arrivals_ns, reply.tokens_at(n_gen)))[0] for reply in replies]
     if len(replies) > 1 and min(tokens) < min(_LEAST_TOGETHER, n_gen - 1):
-        return DECODE, f"all streams decode at once for {(end - begin) / 1e9:.3g} s only, too few tokens for a rate"
+        at_once = f"{significant((end - begin) / 1e9)} s"
+        return DECODE, f"all streams decode at once for {at_once} only, too few tokens for a rate"
     rate = float(sum(tokens)) / ((end - begin) / 1e9)
     return DECODE, {"decode_tok_s": rate, "tpot_s": len(replies) / rate}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from backends.openai import NAME
 from harness.errors import UserError
+from harness.limits import check_context
 from harness.machine.catalog import AmbiguousDeviceError, find
 from harness.machine.hardware import inspect
 from harness.machine.spec import catalog_device
@@ -105,6 +106,8 @@ def make_plan(options: Options) -> ServingPlan:
         options.batch,
         options.kv_cache,
     )
+    if source:
+        check_context(source, tuple(asked))
     return ServingPlan(
         endpoint=served_at,
         given=name,

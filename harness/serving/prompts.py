@@ -159,7 +159,7 @@ class TextPrompts:
         exact = await self._padded(text, count, n_tokens)
         if exact is None:
             raise ServerError(
-                f"no text of exactly {n_tokens} tokens by its own count could be found, the nearest has {count}"
+                f"no text could be found whose tokens are exactly {n_tokens} by its own count, the nearest has {count}"
             )
         return exact
 

@@ -91,7 +91,7 @@ def read(recording: Recording) -> Reply:
         carrying = [chunk.finish_reason is not None for chunk in chunks]
     n_carrying = sum(carrying)
     if finish is None and DONE not in recording.events:
-        raise ServerError(f"the stream broke off after {n_carrying} chunks with tokens, without an end")
+        raise ServerError(f"the stream broke off without an end; chunks with tokens until then: {n_carrying}")
     if not n_carrying:
         raise ServerError(f"the stream ended without a token (finish_reason {finish})")
     counted = [chunk.completion_tokens for chunk, carries in zip(chunks, carrying, strict=True) if carries]

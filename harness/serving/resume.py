@@ -4,67 +4,48 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from backends.openai import NAME
-from harness.workload import cases_of_rows
+from harness.done import answered_for, last_run
+from harness.workload import Case, cases_of_rows
 from results.read import read
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.done import Done
     from harness.serving.plan import ServingPlan
-    from harness.workload import Case
+
+Key = tuple[str, Case]
+"""A server by its name and version, and what it was asked."""
 
 
-@dataclass(frozen=True)
-class Done:
-    """An earlier part of a run.
-
-    Attributes:
-        run_id: None: there is none.
-        last_launch: the highest number of a call of it.
-        rows: ok ones of each case, by the server's name and version.
-    """
-
-    run_id: str | None = None
-    last_launch: int = 0
-    rows: dict[str, Counter[Case]] = field(default_factory=dict)
-
-    def of(self, server: str | None) -> Counter[Case]:
-        """Those of one server; None: of whichever did most of each case."""
-        most: Counter[Case] = Counter()
-        for counts in self.rows.values():
-            most |= counts
-        return most if server is None else self.rows.get(server, Counter())
+def measured(plan: ServingPlan) -> Done[Key]:
+    """Find the run to resume, the last that did any of the plan, and count what it has of each server."""
+    return last_run(_of_plan(plan, read(plan.output)), _keys)
 
 
-NOTHING = Done()
-
-
-def measured(plan: ServingPlan) -> Done:
-    """Find the run to resume, the last that did any of the plan, and count what it has."""
-    if not plan.output.exists():
-        return NOTHING
-    rows = _of_plan(plan, read(plan.output))
-    if rows.empty:
-        return NOTHING
-    run_id = str(rows["run_id"].iloc[-1])
-    rows = rows[rows["run_id"] == run_id]
-    good = rows[rows["status"] == "ok"]
-    counts = {str(server): Counter(cases_of_rows(its)) for server, its in good.groupby("backend_version")}
-    return Done(run_id, int(rows["launch"].max()), counts)
+def cases_done(done: Done[Key], server: str | None) -> Counter[Case]:
+    """Good rows of each case on one server; None: on whichever did most of it."""
+    most: Counter[Case] = Counter()
+    for (name, case), n_rows in done.rows.items():
+        if server in {None, name}:
+            most[case] = max(most[case], n_rows)
+    return most
 
 
 def rows_of(plan: ServingPlan, rows: pd.DataFrame, run_id: str) -> pd.DataFrame:
     """The rows of one run that answer a plan; a case that is complete by now has no failures to answer for."""
     rows = _of_plan(plan, rows[rows["run_id"] == run_id])
-    good = Counter(cases_of_rows(rows[rows["status"] == "ok"]))
-    complete = np.array([good[case] >= plan.repetitions for case in cases_of_rows(rows)], bool)
-    return rows[~complete | (rows["status"] == "ok")].reset_index(drop=True)
+    return answered_for(rows, cases_of_rows(rows), plan.repetitions)
+
+
+def _keys(rows: pd.DataFrame) -> list[Key]:
+    named = rows.dropna(subset=["backend_version"])
+    return list(zip(named["backend_version"], cases_of_rows(named), strict=True))
 
 
 def _of_plan(plan: ServingPlan, rows: pd.DataFrame) -> pd.DataFrame:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from backends.openai import NAME
 from harness.serving.ceilings import KV_ASSUMED
 from harness.serving.metrics import intervals_s, metrics
+from harness.workload import case_columns
 from results.safe_text import one_line, without_bidi_marks, without_home
 from results.schema import COLUMNS, SCHEMA_VERSION
 
@@ -104,9 +105,7 @@ class ServingRows:
         if not case.n_gen:
             missing["decode_start"] = "prefill only (-n 0)"
         if found.kept_tokens is None:
-            missing["kv_kept_tokens"] = (
-                "the server does not tell" if case.n_depth else "no prompt was meant to be cached (--prefix-cache)"
-            )
+            missing["kv_kept_tokens"] = _not_kept(case, found)
         return self._row(
             case,
             missing | no_ceilings,
@@ -160,12 +159,7 @@ class ServingRows:
     def _row(self, case: Case, missing: dict[str, str], **columns: object) -> Row:
         row = {
             **self._common,
-            "n_depth": case.n_depth,
-            "n_prompt": case.n_prompt,
-            "n_gen": case.n_gen,
-            "decode_start": case.decode_start if case.n_gen else None,
-            "batch": case.batch,
-            "kv_cache": case.kv_cache,
+            **case_columns(case),
             **{name: value for name, value in columns.items() if value is not None},
             "row_id": uuid.uuid4().hex[:12],
         }
@@ -185,6 +179,15 @@ def _device(plan: ServingPlan) -> Row:
     if machine and not device and not machine.gpus:
         return {"device_name": machine.cpu, "device_memory_bytes": machine.ram_bytes}
     return {"device_name": device and device.name}
+
+
+def _not_kept(case: Case, found: Round) -> str:
+    """Why nobody knows how much of a prompt was kept."""
+    if not case.n_depth:
+        return "no prompt was meant to be cached (--prefix-cache)"
+    if found.shows_kept:
+        return "the server does not tell what it kept; by its TTFT, most of the prefix"
+    return "the server does not tell what it kept, and its TTFT does not show it"
 
 
 def _reasoning(found: Round, n_gen: int) -> tuple[int | None, dict[str, str]]:

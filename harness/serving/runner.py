@@ -11,9 +11,12 @@ import uuid
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from anyio.from_thread import start_blocking_portal
+
 from backends.openai.client import Client
 from backends.openai.errors import ServerError
-from harness.progress import ConsoleReporter, Reporter
+from harness.done import NOTHING
+from harness.progress import ConsoleReporter, Reporter, time_over
 from harness.serving import resume
 from harness.serving.case_run import CaseRun, Round
 from harness.serving.ceilings import ServingCeilings
@@ -21,15 +24,17 @@ from harness.serving.connected import connected
 from harness.serving.round import CLOCK
 from harness.serving.rows import ServingRows
 from results import samples
+from results.amounts import counted
 from results.read import read
 from results.store import Store
 from results.verify import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     import pandas as pd
 
+    from harness.rows import Row
     from harness.serving.plan import ServingPlan
     from harness.workload import Case
 
@@ -53,12 +58,23 @@ def run(plan: ServingPlan, reporter: Reporter | None = None) -> pd.DataFrame:
         for note in plan.notes:
             reporter.note(note)
         try:
-            asyncio.run(runner.run())
+            _complete(runner.run)
         finally:
             samples.fold(plan.output)
     finally:
         reporter.close()
     return resume.rows_of(plan, verify(read(plan.output)), runner.run_id)
+
+
+def _complete(what: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Run it to its end, also from a notebook, whose own event loop has this thread; Ctrl-C ends it there, too."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(what())
+    else:
+        with start_blocking_portal() as portal:
+            portal.call(what)
 
 
 @contextmanager
@@ -80,12 +96,12 @@ class _Runner:
 
     def __init__(self, plan: ServingPlan, store: Store, reporter: Reporter) -> None:
         self._plan, self._store, self._reporter = plan, store, reporter
-        self._done = resume.measured(plan) if plan.resume else resume.NOTHING
+        self._done = resume.measured(plan) if plan.resume else NOTHING
         self.run_id = self._done.run_id or uuid.uuid4().hex[:12]
         self._salt = secrets.token_hex(8)
         self._rows = ServingRows(plan, self.run_id, self._done.last_launch + 1, self._salt)
         self._began = time.monotonic()
-        self._rounds_done, self._rounds = 0, 0
+        self._rounds_done, self._rounds, self._n_kept = 0, 0, 0
 
     async def run(self) -> None:
         """Do what is due, or as much as --max-time allows."""
@@ -101,10 +117,8 @@ class _Runner:
             try:
                 found = await connected(client, plan, self._salt, self._doing)
             except ServerError as error:
-                due = self._due(None)
-                for case, done in due.items():
-                    self._fail(case, done + 1, error)
-                self._note_done(due)
+                if not self._note_done(due := self._due(None)):
+                    self._fail_all(due, error)
                 return
             due = self._due(found.server.name)
             if self._note_done(due):
@@ -115,7 +129,7 @@ class _Runner:
             self._rounds = sum(plan.repetitions - done + 1 for done in due.values())
             for number, (case, done) in enumerate(due.items()):
                 if not await self._case(CaseRun(plan, found, case, number << 20), case, done):
-                    self._reporter.note(f"--max-time is over; {plan.output} holds what was measured, --resume goes on")
+                    self._reporter.note(time_over(plan.output, has_rows=bool(self._n_kept)))
                     return
 
     def _note_done(self, due: dict[Case, int]) -> bool:
@@ -125,7 +139,7 @@ class _Runner:
 
     def _due(self, server: str | None) -> dict[Case, int]:
         """Cases that lack repetitions, and how many they have."""
-        done = self._done.of(server)
+        done = resume.cases_done(self._done, server)
         return {case: done[case] for case in self._plan.cases if done[case] < self._plan.repetitions}
 
     async def _case(self, run: CaseRun, case: Case, done: int) -> bool:
@@ -150,12 +164,25 @@ class _Runner:
         """The sample first: a row whose intervals are lost would be worse than intervals without a row."""
         row = self._rows.measured(case, repetition, found)
         samples.append_sample(self._plan.output, self._rows.sample(row, case, found))
-        self._store.append(row)
-        self._reporter.row(row)
+        self._write(row)
 
     def _fail(self, case: Case, repetition: int, error: ServerError) -> None:
-        row = self._rows.failed(case, repetition, f"{self._plan.endpoint.shown}: {error}")
+        self._write(self._failed(case, repetition, error))
+
+    def _fail_all(self, due: dict[Case, int], error: ServerError) -> None:
+        """A server that cannot be measured at all: a row for each case, and one line for people."""
+        rows = [self._failed(case, done + 1, error) for case, done in due.items()]
+        for row in rows:
+            self._store.append(row)
+        failed = counted(len(rows), "case")
+        self._reporter.note(f"nothing of {self._plan.model} could be measured ({failed} failed): {rows[0]['error']}")
+
+    def _failed(self, case: Case, repetition: int, error: ServerError) -> Row:
+        return self._rows.failed(case, repetition, f"{self._plan.endpoint.shown}: {error}")
+
+    def _write(self, row: Row) -> None:
         self._store.append(row)
+        self._n_kept += 1
         self._reporter.row(row)
 
     def _is_over(self) -> bool:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from backends.openai.busy import BUSY, FAULT
 from backends.openai.chunk import parse
 from backends.openai.client import encoded
-from backends.openai.dialects import UNKNOWN, Dialect, recognise
+from backends.openai.dialects import UNKNOWN, Dialect
 from backends.openai.errors import ServerError, UncountedError
 from harness.serving.reply import read
 from harness.serving.round import patience
-from harness.serving.told import REFUSED_FOR_ALL, Told, models_of, served_name, told_by
+from harness.serving.told import REFUSED_FOR_ALL, Told, dialect_of, models_of, served_name, told_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,7 +97,7 @@ async def connect(client: Client, model: str, eos_ids: Sequence[int], silence_s:
     """
     models, headers = await models_of(client)
     name = served_name(models, model)
-    dialect = recognise(models, headers)
+    dialect = await dialect_of(client, models, headers)
     told = await told_by(client, dialect, next((each for each in models if each.get("id") == name), {}))
     asked = Server(client, name, dialect, told, eos_ids=tuple(eos_ids))
     errors = []

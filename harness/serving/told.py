@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
-from backends.openai.dialects import LLAMA_SERVER
+from backends.openai.dialects import LLAMA_SERVER, OLLAMA, UNKNOWN, recognise
 from backends.openai.errors import BrokenOffError, ServerError
 
 if TYPE_CHECKING:
@@ -61,6 +61,20 @@ async def models_of(client: Client) -> tuple[list[dict[str, Any]], Mapping[str, 
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else [], headers
 
 
+async def dialect_of(client: Client, models: Sequence[Mapping[str, Any]], headers: Mapping[str, str]) -> Dialect:
+    """The dialect of a server.
+
+    Args:
+        client: to it.
+        models: that it lists.
+        headers: of that answer.
+    """
+    dialect = recognise(models, headers)
+    if dialect is UNKNOWN and OLLAMA.version and await _version(client, OLLAMA.version):
+        return OLLAMA  # whose models may all be owned by the user who made them
+    return dialect
+
+
 def served_name(models: Sequence[Mapping[str, Any]], asked: str) -> str:
     """The name under which a server has the model: that name, or a path that ends in it.
 
@@ -101,16 +115,20 @@ async def told_by(client: Client, dialect: Dialect, model: Mapping[str, Any]) ->
         props = await _asked(client, "props")
         defaults = props.get("default_generation_settings")
         told |= {
-            "version": props.get("build_info"),
+            "version": _text(props.get("build_info")),
             "context": _whole(defaults.get("n_ctx")) if isinstance(defaults, dict) else None,
             "model_file": _file(str(props["model_path"])) if props.get("model_path") else None,
             "slots": _whole(props.get("total_slots")),
         }
     elif dialect.version:
-        path, key = dialect.version
-        told["version"] = (await _asked(client, path)).get(key)
-    told["version"] = told["version"] if isinstance(told.get("version"), str) else None
+        told["version"] = await _version(client, dialect.version)
     return Told(**told)
+
+
+async def _version(client: Client, place: tuple[str, str]) -> str | None:
+    """What a document at a path says under a key."""
+    path, key = place
+    return _text((await _asked(client, path)).get(key))
 
 
 async def _headers(client: Client) -> Mapping[str, str]:
@@ -131,6 +149,10 @@ async def _asked(client: Client, path: str) -> dict[str, Any]:
 
 def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _is_path(name: str) -> bool:

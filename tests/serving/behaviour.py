@@ -44,7 +44,8 @@ class Behaviour:
         tells_cached: the usage says how much that was.
         honours_cache_prompt: `cache_prompt: false` turns the cache off.
         models: the served names; another is a 404.
-        owned_by, version, props: what /v1/models, /version and /props tell, None: no such path.
+        owned_by, version, ollama_version, props: what /v1/models, /version, /api/version and /props tell, None: no
+            such path.
         tokenizes: /tokenize answers as llama-server's and vLLM's do.
         api_key: a request without it is a 401.
         status: of completions, where it is no 200: an error, to the first `failing` (None: all), with `retry_after`.
@@ -87,6 +88,7 @@ class Behaviour:
     models: tuple[str, ...] = ("fake-model",)
     owned_by: str = "fake"
     version: str | None = None
+    ollama_version: str | None = None
     props: dict[str, object] | None = None
     tokenizes: bool = False
     api_key: str | None = None

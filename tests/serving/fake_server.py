@@ -81,6 +81,7 @@ def _told(how: Behaviour, path: str) -> bytes | None:
     told = {
         "v1/models": {"object": "list", "data": models},
         "version": how.version and {"version": how.version},
+        "api/version": how.ollama_version and {"version": how.ollama_version},
         "props": how.props,
     }.get(path)
     return json.dumps(told).encode() if told else None

@@ -68,6 +68,32 @@ def test_nothing_listens(bench):
     assert url.split("/")[2] in error
 
 
+def test_what_fails_before_the_first_case_is_one_line_and_a_row_for_each(fake_server, bench):
+    """Nobody listening, and a name that the server does not have: three cases each, and nothing was asked."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{probe.getsockname()[1]}/v1"
+    reasons = {
+        nobody: "nothing listens there; start the server",
+        fake_server(models=["alpha"]).base_url: "it serves alpha",
+    }
+    for number, (url, reason) in enumerate(reasons.items()):
+        outcome = bench(url, "--concurrency", "1,2,4", output=f"{number}.csv")
+        assert outcome.code == 1
+        assert outcome.rows["status"].tolist() == ["failed"] * 3
+        (line,) = [line for line in outcome.err.splitlines() if reason in line]
+        assert line.startswith("note: nothing of fake-model could be measured (3 cases failed): http")
+        assert outcome.out == f"rows in {outcome.output}\n", "no table of nothing"
+
+
+def test_a_server_that_dies_between_cases_costs_those_that_follow(fake_server, bench):
+    served = fake_server(fault="break", faulty_from_tokens=9, healthy_first=0)
+    outcome = bench(served.base_url, "-n", "8,12")
+    assert outcome.code == 1
+    assert outcome.rows.set_index("n_gen")["status"].to_dict() == {8: "ok", 12: "failed"}
+    assert "p16 n12 d0 failed: http" in outcome.err
+
+
 @pytest.mark.parametrize("host", ["no-such-host.invalid", f"{'a' * 70}.invalid", "a..invalid"])
 def test_a_host_that_does_not_exist(bench, host):
     assert host not in bench(f"http://{host}/v1").error

@@ -56,6 +56,14 @@ def test_files_that_tell_no_shape_are_a_note(plan, tmp_path):
     assert not plan(LOCAL, models=("any name",)).notes
 
 
+def test_a_case_that_the_models_context_cannot_hold_is_refused(plan):
+    """gpt2-mini has 256 positions; llama_cpp.server dies of one more."""
+    at_most = {"models": ("gpt2-mini",), "n_depth": (100,), "n_prompt": (100,)}
+    assert plan(**at_most, n_gen=(56,)).cases
+    with pytest.raises(UserError, match=r"gpt2-mini holds 256 tokens, but depth 100 .* is 257; lower"):
+        plan(**at_most, n_gen=(57,))
+
+
 REFUSED = {
     "one request has no rate": ({"rate": 2.0, "batch": (1, 8)}, "--concurrency"),
     "no prompt": ({"n_prompt": (0,)}, "-p 0"),

@@ -73,7 +73,39 @@ def test_prefix_cache_of_a_server_without_one_says_so(fake_server, bench):
     assert "kept none of the 64" in bench(fake_server(tells_cached=True).base_url, "--prefix-cache", "-d", "64").error
 
 
-def test_a_server_that_does_not_tell_has_no_kept_tokens(fake_server, bench):
-    row = bench(fake_server(**SLOW, prompt_cache=True).base_url, "--prefix-cache", "-d", "64").row
+PREFIX = ("--prefix-cache", "-d", "64")
+
+
+def _why_not_kept(row):
     assert row.isna()["kv_kept_tokens"]
-    assert "kv_kept_tokens" in json.loads(row["unavailable"])
+    return json.loads(row["unavailable"])["kv_kept_tokens"]
+
+
+@pytest.mark.parametrize("behaviour", [{}, {"takes_token_ids": False}], ids=["ids", "text"])
+def test_what_a_server_does_not_tell_shows_in_ttft(fake_server, bench, behaviour):
+    """160 tokens take 0.32 s, the 32 behind the cached ones 0.064 s."""
+    served = fake_server(**SLOW, prompt_cache=True, **behaviour)
+    outcome = bench(served.base_url, "--prefix-cache", "-d", "128", "-p", "32")
+    assert "by its TTFT, most of the prefix" in _why_not_kept(outcome.ok)
+    assert "the server does not tell what it kept; by its TTFT, most" in " ".join(outcome.out.split())
+
+
+def test_a_cache_that_does_not_help_is_no_good_row(fake_server, bench):
+    error = bench(fake_server(**SLOW).base_url, *PREFIX, "-p", "16").error
+    assert "the prompt cache did not help" in error
+    assert "64 of 80 tokens" in error
+
+
+UNSEEN = {
+    "next to nothing is prefill": ({}, ()),
+    "TTFT holds decoding": ({**SLOW, "whole_reply": True}, ()),
+    "streams wait for each other": (SLOW, ("--concurrency", "2")),
+    "most of the prompt is new": (SLOW, ("-p", "256")),
+}
+
+
+@pytest.mark.parametrize(("speed", "flags"), UNSEEN.values(), ids=UNSEEN)
+def test_where_ttft_shows_nothing_the_row_and_the_table_say_so(fake_server, bench, speed, flags):
+    outcome = bench(fake_server(**speed).base_url, *PREFIX, "-p", "16", *flags)
+    assert "TTFT does not show it" in _why_not_kept(outcome.ok)
+    assert "the server does not tell what it kept" in " ".join(outcome.out.split())

@@ -78,7 +78,13 @@ def test_resume_repeats_what_failed(fake_server, bench):
 def test_max_time_ends_a_run_and_says_so(fake_server, bench):
     outcome = bench(fake_server(ttft_s=0.1).base_url, "-r", "200", "--max-time", "4")
     assert 0 < len(outcome.rows) < 200
-    assert "--max-time" in outcome.err
+    assert "--max-time is over; " in outcome.err
+
+
+def test_a_max_time_that_is_too_short_is_told_as_such(fake_server, bench):
+    outcome = bench(fake_server(ttft_s=1.0).base_url, "--max-time", "1")
+    assert outcome.rows.empty
+    assert "--max-time was over before anything was measured" in outcome.err
 
 
 def test_ctrl_c_leaves_complete_rows(fake_server, tmp_path):
@@ -117,6 +123,7 @@ def test_ctrl_c_ends_a_measurement_of_the_bandwidth_at_once(fake_server, tmp_pat
         run.send_signal(signal.SIGINT)
         _, rest = run.communicate(timeout=60)
     assert run.returncode == 130
+    assert b"before anything was measured" in rest
     assert b"warming up" not in rest
     assert b"Traceback" not in rest
 
@@ -131,3 +138,32 @@ def test_servers_and_arrivals_that_differ_are_lines_of_their_own(fake_server, be
     lines = summarise(read(rows.output))
     assert lines["n_ok"].tolist() == [1, 1, 1]
     assert lines["settings"].nunique() == 3
+
+
+def test_ollama_is_known_by_its_version_where_a_user_owns_its_models(fake_server, bench):
+    served = fake_server(owned_by="someone", ollama_version="0.12.6")
+    assert bench(served.base_url).ok["backend_version"] == "Ollama 0.12.6"
+
+
+def test_a_case_that_the_model_cannot_hold_is_refused_before_the_server_is_called(fake_server, bench):
+    served = fake_server()
+    outcome = bench(served.base_url, "-m", "gpt2-mini", "--artifact", "openai=fake-model", "-p", "400", "-n", "200")
+    assert outcome.code == 2
+    assert "gpt2-mini holds 256 tokens, but depth 0 + prompt 400 + generation 200 is 600; lower" in outcome.err
+    assert not outcome.output.exists()
+    assert not served.requests()
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("-m", "gpt2-mini", "--artifact", "openai=fake-model"), "name it with -w"),
+        (("-m", "fake-model"), "names no shape that is known here"),
+        (("-m", "gpt2-mini", "--artifact", "openai=fake-model", "-w", "bf16"), None),
+    ],
+    ids=["no format", "no shape", "known"],
+)
+def test_why_there_is_no_ceiling_stands_below_the_table(fake_server, bench, flags, why):
+    out = " ".join(bench(fake_server().base_url, "--on", "RTX 5090", *flags).out.split())
+    assert out.count("openai: no ceiling: ") == bool(why)
+    assert why is None or why in out

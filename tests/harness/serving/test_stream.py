@@ -41,7 +41,7 @@ STREAMS = {
 
 @pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS)
 def test_time_runs_to_the_first_and_the_last_generated_token(fake_server, bench, stream):
-    served = fake_server(ttft_s=0.4, itl_s=ITL_S, **stream)
+    served = fake_server(ttft_s=0.15, itl_s=ITL_S, **stream)
     row = bench(served.base_url, "-n", str(N_GEN)).ok
     _check_times(row, *served.timed(N_GEN))
     assert row["itl_p50_s"] == pytest.approx(ITL_S, rel=0.5)
