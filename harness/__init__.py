@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from harness.errors import TokenroofError, UserError
     from harness.models.cache import clean as clean_models
-    from harness.models.source import models_table
+    from harness.models.presets_table import models_table
     from harness.options import Options
     from harness.plan import Plan, make_plan
     from harness.runner import run
+    from harness.serving.plan import make_plan as plan_server
+    from harness.serving.runner import run as run_server
     from harness.suites.catalog import named as suite
     from harness.suites.plan import plan_suite
     from harness.suites.run import run_suite
@@ -32,8 +34,10 @@ __all__ = [
     "clean_models",
     "make_plan",
     "models_table",
+    "plan_server",
     "plan_suite",
     "run",
+    "run_server",
     "run_suite",
     "suite",
 ]
@@ -45,9 +49,11 @@ _HOME = {
     "UserError": ("harness.errors", "UserError"),
     "clean_models": ("harness.models.cache", "clean"),
     "make_plan": ("harness.plan", "make_plan"),
-    "models_table": ("harness.models.source", "models_table"),
+    "models_table": ("harness.models.presets_table", "models_table"),
+    "plan_server": ("harness.serving.plan", "make_plan"),
     "plan_suite": ("harness.suites.plan", "plan_suite"),
     "run": ("harness.runner", "run"),
+    "run_server": ("harness.serving.runner", "run"),
     "run_suite": ("harness.suites.run", "run_suite"),
     "suite": ("harness.suites.catalog", "named"),
 }

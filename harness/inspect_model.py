@@ -9,6 +9,7 @@ from harness.ceilings.memories import HOST
 from harness.errors import UserError
 from harness.machine.bandwidth.measured import load_cached
 from harness.models.artifact_weights import artifact_weights
+from harness.models.pickles import refuse_pickles
 from harness.models.source import resolve_shape
 from harness.models.tensor_types import tensor_types
 from harness.roofline.ceiling import Memory, decode_ceiling, whole
@@ -84,6 +85,8 @@ def inspect_model(spec: str) -> Inspection:
         UserError: there is no such model, it has no files, or they are damaged.
     """
     source = resolve_shape(spec)
+    if source.path and source.origin == "config":
+        refuse_pickles(source.path)
     if source.path is None or source.origin == "config":
         what = "a preset" if source.path is None else "a configuration"
         raise UserError(f"{spec} is {what}, a shape without weights; see `tokenroof predict -m {spec}`")

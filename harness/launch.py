@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from harness.ceilings.columns import Ceilings
     from harness.clock import Clock
-    from harness.models.source import Artifact
+    from harness.models.artifacts import Artifact
     from harness.plan import Plan
     from harness.process import Event
     from harness.quality.measured import QualityCells

@@ -8,10 +8,11 @@ import psutil
 
 from harness.errors import UserError
 from harness.models.artifact_weights import weights_of
-from harness.models.source import weight_bytes
+from harness.models.sizes import weight_bytes
 from harness.probe import FAR_FROM, FAR_TOKENS
 from harness.roofline.traffic import kv_bytes_per_token
 from harness.roofline.workspace import Torch
+from results.amounts import size
 
 if TYPE_CHECKING:
     from harness.models.source import ModelSource
@@ -79,7 +80,7 @@ def shortage(work: Work, cases: tuple[Case, ...]) -> str | None:
     """Which memory lacks how much for a work; None if none does, as far as they tell their sizes."""
     for n_bytes, room, where in _demands(work, memory_needed(work, cases), cases):
         if room is not None and n_bytes > room:
-            return f"{work} needs about {n_bytes / 1e9:.1f} GB, but {room / 1e9:.1f} GB {where}"
+            return f"{work} needs about {size(n_bytes)}, but {size(room)} {where}"
     return None
 
 

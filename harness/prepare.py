@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from harness.models.source import prepare
+from harness.models.artifacts import prepare
 from harness.quantise.artifact import quantised, quantised_in_memory
 
 if TYPE_CHECKING:
-    from harness.models.source import Artifact
+    from harness.models.artifacts import Artifact
     from harness.plan import Plan
     from harness.progress import Reporter
     from harness.work import Work

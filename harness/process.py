@@ -15,6 +15,8 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 import psutil
 
+from results.amounts import size
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -145,7 +147,7 @@ class Worker:
             if name == "SIGKILL":
                 free = psutil.virtual_memory().available
                 return WorkerDiedError(
-                    f"killed (SIGKILL) by hand, or by the system for want of memory ({free / 1e9:.1f} GB are free "
+                    f"killed (SIGKILL) by hand, or by the system for want of memory ({size(free)} are free "
                     "now); if so, try a smaller model, a shorter context or a smaller batch"
                 )
             return WorkerDiedError(f"the engine crashed with {name}{said}", crashed=name in _CRASHES)

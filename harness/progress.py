@@ -9,7 +9,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
+from harness.work import name_of
+from harness.workload import Case
+from results.amounts import significant, size
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from harness.rows import Row
 
 _STYLES = {"failed": "red", "skipped": "yellow"}
@@ -34,11 +40,17 @@ class Reporter:
         """The run is over, however it ended."""
 
 
+def _case(row: Row) -> Case:
+    tokens = row["n_depth"], row["n_prompt"], row["n_gen"]
+    return Case(*tokens, row["batch"], row["kv_cache"], row.get("prompt_file") or "")
+
+
 def _said(row: Row) -> str:
     rates = (("prefill_tok_s", "prefill"), ("decode_tok_s", "decode"))
-    told = ", ".join(f"{name} {row[column]:.4g}" for column, name in rates if row.get(column))
+    told = ", ".join(f"{name} {significant(row[column], 4)}" for column, name in rates if row.get(column))
     ttft_s = row.get("ttft_client_s")  # of a server, which shows no prefill
-    return ", ".join([*([f"TTFT {1e3 * ttft_s:.4g} ms"] if ttft_s else []), *([f"{told} tok/s"] if told else [])])
+    ttft = f"TTFT {significant(1e3 * ttft_s, 4)} ms" if ttft_s else ""
+    return ", ".join(filter(None, [ttft, f"{told} tok/s" if told else ""]))
 
 
 class _TimeLeft(ProgressColumn):
@@ -69,14 +81,14 @@ class ConsoleReporter(Reporter):
         self._started = time.monotonic()
 
     def preparing(self, label: str, done: int, total: int) -> None:
-        """Show the gigabytes, and the time left at the rate so far."""
+        """Show the bytes, and the time left at the rate so far."""
         if label != self._label:
             self._started = time.monotonic()
             if not self._live:
-                self._say(f"{label}, {total / 1e9:.1f} GB")
+                self._say(f"{label}, {size(total)}")
                 self._label = label
         left_s = (time.monotonic() - self._started) * (total - done) / max(done, 1)
-        self._show(label, f"{label}, {done / 1e9:.1f} of {total / 1e9:.1f} GB", done / max(total, 1), left_s)
+        self._show(label, f"{label}, {size(done)} of {size(total)}", done / max(total, 1), left_s)
 
     def note(self, text: str) -> None:
         """Say it above the bar."""
@@ -87,12 +99,12 @@ class ConsoleReporter(Reporter):
         self._show(what, what, done_s / (done_s + left_s) if left_s else 1.0, left_s)
 
     def row(self, row: Row) -> None:
-        """One short line a row."""
-        batch = "" if row["batch"] == 1 else f" B{row['batch']}"
-        text = f" of {row['prompt_file']}" if row.get("prompt_file") else ""
-        case = f"{row['backend']} p{row['n_prompt']} n{row['n_gen']} d{row['n_depth']}{batch}{text}"
+        """One line a row, which tells it from all others of the run."""
+        work = name_of(row["model"], row["backend"], row["engine_settings"]["asked"])
+        case = f"{work}: {_case(row)}"
         if row["status"] != "ok":
-            text, style = f"{case} {row['status']}: {row['error']}", _STYLES[row["status"]]
+            error = str(row["error"]).removeprefix(f"{work} ")
+            text, style = f"{case} {row['status']}: {error}", _STYLES[row["status"]]
         else:
             text, style = f"{case} #{row['launch']}.{row['repetition']}: {_said(row)}", None
         self._console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
@@ -114,6 +126,18 @@ class ConsoleReporter(Reporter):
             self._task = self._progress.add_task(text, total=1.0, left_s=left_s, since=time.monotonic())
             self._progress.start()
         self._progress.update(self._task, description=text, completed=share, left_s=left_s, since=time.monotonic())
+
+
+def time_over(output: Path, *, has_rows: bool) -> str:
+    """What is left when --max-time is over.
+
+    Args:
+        output: the CSV of the run.
+        has_rows: whether the run has written any.
+    """
+    if not has_rows:
+        return "--max-time was over before anything was measured; give it longer"
+    return f"--max-time is over; {output} holds what was measured, --resume goes on"
 
 
 def time_left(seconds: float) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.metrics import metrics
 from harness.models.tensor_types import tensor_types
 from harness.roofline.nominal import PLAIN
 from harness.tiers.endpoints import without_hosts
+from harness.workload import case_columns
+from results.safe_text import without_home
 from results.schema import COLUMNS, SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from harness.ceilings.columns import Ceilings
     from harness.machine.conditions.watch import Seen
-    from harness.models.source import Artifact
+    from harness.models.artifacts import Artifact
     from harness.plan import Plan
     from harness.process import Event
     from harness.quality.measured import QualityCells
@@ -53,14 +54,16 @@ def _from_facts(facts: dict[str, Any]) -> Row:
     return {name: facts[name] for name in _FROM_FACTS} | {"weight_bits": 8 * facts["weight_bytes"] / facts["n_params"]}
 
 
-def _weight_types(work: Work, artifact: Artifact) -> dict[str, dict[str, int]]:
-    """Bytes by the types of the tensors, of a file that is not of one plain format: a Q4_K_M is a mixture.
+def _of_file(work: Work, artifact: Artifact) -> dict[str, Any]:
+    """What a row tells of the model's file: whether it was made of a pickle, and of which types its tensors are.
 
-    An engine that changes them while it loads tells of its own in `engine_settings`.
+    Bytes by type are of a file that is not of one plain format: a Q4_K_M is a mixture. An engine that changes them
+    while it loads tells of its own in `engine_settings`.
     """
-    if work.settings.weights in PLAIN:
-        return {}
-    return {"weight_types": {each.name: each.n_bytes for each in tensor_types(artifact.path)}}
+    told: dict[str, Any] = {"unpickled": True} if work.source.unpickled else {}
+    if work.settings.weights not in PLAIN:
+        told["weight_types"] = {each.name: each.n_bytes for each in tensor_types(artifact.path)}
+    return told
 
 
 def _request(plan: Plan, work: Work, run_id: str, launch: int) -> Row:
@@ -87,18 +90,6 @@ def _request(plan: Plan, work: Work, run_id: str, launch: int) -> Row:
     }
 
 
-def _of_case(case: Case) -> Row:
-    return {
-        "n_depth": case.n_depth,
-        "n_prompt": case.n_prompt,
-        "n_gen": case.n_gen,
-        "decode_start": case.decode_start if case.n_gen else None,
-        "batch": case.batch,
-        "kv_cache": case.kv_cache,
-        "prompt_file": case.prompt_file or None,
-    }
-
-
 _OUTCOME = {"skipped": "was skipped", "failed": "failed"}
 
 
@@ -108,12 +99,12 @@ def not_tried(
     """A case of which no worker was asked: "skipped" by the plan, or "failed" since its model could not be made."""
     return {
         **_request(plan, work, run_id, launch=1),
-        **_of_case(case),
+        **case_columns(case),
         "weights_id": weights_id,
         "repetition": 1,
         "started_at": _now(),
         "status": status,
-        "error": without_hosts(reason.replace(str(Path.home()), "~"), work.settings.rpc),
+        "error": without_hosts(without_home(reason), work.settings.rpc),
         "engine_settings": {"asked": work.settings.asked()},
         "unavailable": dict.fromkeys(_MEASURED, f"the case {_OUTCOME[status]}"),
         "row_id": uuid.uuid4().hex[:12],
@@ -146,7 +137,7 @@ class RowWriter:
             "weights_id": artifact.weights_id,
             **quality.values,
         }
-        self._weight_types = _weight_types(work, artifact)
+        self._file = _of_file(work, artifact)
         self._loaded: Event | None = None
         self._probe: Event | None = None
 
@@ -180,7 +171,7 @@ class RowWriter:
             missing["experts_hit"] = why
         if event["kept_tokens"] is None:
             missing["kv_kept_tokens"] = "no cached prefix was reused (--kv-cache prefix)"
-        settings = self._weight_types | facts["engine_settings"] | engine_options
+        settings = self._file | facts["engine_settings"] | engine_options
         settings["host_peak_since"] = event["host_peak_since"]
         settings["probe_far"] = self._probe["far_missing"] or "scored" if self._probe else None
         return self._row(
@@ -216,14 +207,14 @@ class RowWriter:
             repetition=repetition,
             started_at=_now(),
             status="failed",
-            error=without_hosts(reason.replace(str(Path.home()), "~"), self._work.settings.rpc),
+            error=without_hosts(without_home(reason), self._work.settings.rpc),
             engine_settings={**engine_options, "asked": self._work.settings.asked()},
             unavailable=dict.fromkeys(_MEASURED, "the case failed"),
             **(self._device(facts) | _from_facts(facts) if facts else {}),
         )
 
     def _row(self, case: Case, **columns: object) -> Row:
-        return {**self._common, **_of_case(case), **columns, "row_id": uuid.uuid4().hex[:12]}
+        return {**self._common, **case_columns(case), **columns, "row_id": uuid.uuid4().hex[:12]}
 
     def _device(self, facts: dict[str, Any]) -> Row:
         """A CPU's name and memory are the harness's to tell; the engine knows its accelerators."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,13 @@ from harness import prepare, resume
 from harness.ceilings.columns import Ceilings
 from harness.ceilings.memories import memories
 from harness.clock import Clock
+from harness.done import NOTHING
 from harness.errors import UserError
 from harness.launch import Launch
 from harness.machine.conditions import before
 from harness.models import cache
 from harness.process import WorkerDiedError
-from harness.progress import ConsoleReporter, Reporter
+from harness.progress import ConsoleReporter, Reporter, time_over
 from harness.quality.measured import cost, quality_cells
 from harness.rows import not_tried
 from harness.tiers.endpoints import answers
@@ -29,7 +31,8 @@ from results.verify import verify
 if TYPE_CHECKING:
     import pandas as pd
 
-    from harness.models.source import Artifact
+    from harness.done import Done
+    from harness.models.artifacts import Artifact
     from harness.plan import Plan
     from harness.quality.measured import QualityCells
     from harness.rows import Row
@@ -65,6 +68,36 @@ def run(plan: Plan, reporter: Reporter | None = None, run_id: str | None = None)
     Raises:
         TokenroofError: the machine cannot hold the plan, the output cannot be written, or a model not prepared.
     """
+    return measure(plan, reporter, run_id).rows_in(verify(read(plan.output)))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A plan that was run, and the name of its run."""
+
+    plan: Plan
+    artifacts: dict[Work, Artifact]
+    run_id: str
+
+    def rows_in(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Its rows, of all that are in its output file, without failures that have been made good."""
+        return resume.rows_of(self.plan, self.artifacts, rows, self.run_id)
+
+
+def measure(
+    plan: Plan, reporter: Reporter | None = None, run_id: str | None = None, earlier: pd.DataFrame | None = None
+) -> Measured:
+    """Run a plan and append its rows, without reading them back: a suite reads those of all its entries at once.
+
+    Args:
+        plan: as for `run`.
+        reporter: likewise.
+        run_id: likewise.
+        earlier: the rows that the output file held, where somebody has read it; only a plan that resumes looks at it.
+
+    Raises:
+        TokenroofError: as `run`.
+    """
     if plan.obstacle:
         raise UserError(plan.obstacle)
     reporter = reporter or ConsoleReporter()
@@ -81,14 +114,17 @@ def run(plan: Plan, reporter: Reporter | None = None, run_id: str | None = None)
         )
         with cache.in_use():
             artifacts = prepare.artifacts(plan, reporter)
-            runner = _Runner(plan, artifacts, store, reporter, deadline, run_id)
+            done = NOTHING
+            if plan.resume:
+                done = resume.measured(plan, artifacts, read(plan.output) if earlier is None else earlier, run_id)
+            runner = _Runner(plan, artifacts, store, reporter, deadline, done, run_id)
             try:
                 runner.run()
             finally:
                 samples.fold(plan.output)
     finally:
         reporter.close()
-    return resume.rows_of(plan, artifacts, verify(read(plan.output)), runner.run_id)
+    return Measured(plan, artifacts, runner.run_id)
 
 
 class _Runner:
@@ -101,11 +137,11 @@ class _Runner:
         store: Store,
         reporter: Reporter,
         deadline: float | None,
+        done: Done[str],
         run_id: str | None,
     ) -> None:
         self._plan, self._artifacts, self._store, self._reporter = plan, artifacts, store, reporter
-        self._deadline = deadline
-        done = resume.measured(plan, artifacts, run_id) if plan.resume else resume.NOTHING
+        self._deadline, self._n_kept = deadline, 0
         self.run_id = done.run_id or run_id or new_run_id()
         self._number = dict.fromkeys(plan.works, done.last_launch)
         self._engine_options: dict[Work, dict[str, Any]] = {}
@@ -131,7 +167,7 @@ class _Runner:
             for work, due in self._turns:
                 self._turn(work, self._hopeful(work, due))
         except TimeOverError:
-            self._reporter.note(f"--max-time is over; {self._plan.output} holds what was measured, --resume goes on")
+            self._reporter.note(time_over(self._plan.output, has_rows=bool(self._n_kept or self._plan.suite)))
             if self._plan.suite:
                 self._skip_untouched()
 
@@ -205,6 +241,7 @@ class _Runner:
         if sample is not None:
             samples.append_sample(self._plan.output, sample)
         self._store.append(row)
+        self._n_kept += 1
         self._reporter.row(row)
 
     def _doing(self, what: str) -> None:

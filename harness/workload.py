@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -81,6 +81,19 @@ def cases_of_rows(rows: pd.DataFrame) -> list[Case]:
     """What each row of `results.read.read` was asked to measure."""
     cells = rows[CASE].assign(prompt_file=rows["prompt_file"].fillna(""))
     return [Case(*row) for row in cells.itertuples(index=False)]
+
+
+def case_columns(case: Case) -> dict[str, Any]:
+    """What a row tells of a case."""
+    return {
+        "n_depth": case.n_depth,
+        "n_prompt": case.n_prompt,
+        "n_gen": case.n_gen,
+        "decode_start": case.decode_start if case.n_gen else None,
+        "batch": case.batch,
+        "kv_cache": case.kv_cache,
+        "prompt_file": case.prompt_file or None,
+    }
 
 
 Due = dict[Case, int]

@@ -1,6 +1,7 @@
 """What holds for the whole suite."""
 
 import ctypes
+import gc
 import importlib
 import json
 import subprocess
@@ -17,6 +18,13 @@ from hypothesis import HealthCheck, settings
 # No test may fail because the machine is slow or busy.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imports_are_no_garbage() -> None:
+    """Leave what imports made out of collections: torch's sessions and hypothesis ask for many, of 0.2 s each."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -14,13 +14,14 @@ from harness.roofline.traffic import kv_bytes_per_token, prefill_flops
 from harness.roofline.weights import expected_experts
 from harness.tiers.column import tiers_column
 from harness.tiers.placed import placed
+from results.amounts import counted
 from results.schema import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from harness.ceilings.memories import DeviceMemory
-    from harness.models.source import Artifact
+    from harness.models.artifacts import Artifact
     from harness.roofline.ceiling import Share
     from harness.roofline.weights import Weights
     from harness.work import Work
@@ -238,7 +239,7 @@ def _prefill(run: MemoryUse, at_measured: list[Share] | None) -> tuple[Values, M
     if not case.n_prompt:
         return {}, dict.fromkeys(_PREFILL, "no prompt (-p 0)")
     if run.kept_tokens is not None and run.kept_tokens < case.n_depth:
-        why = f"the engine kept {run.kept_tokens} tokens of the prefix and filled the others again"
+        why = f"the engine kept {counted(run.kept_tokens, 'token')} of the prefix and filled the others again"
         return {}, dict.fromkeys(_PREFILL, why)
     values: Values = {"prefill_flops": prefill_flops(run.weights.architecture, case.n_prompt, case.n_depth, case.batch)}
     if not at_measured:
@@ -272,8 +273,8 @@ def _unmeasured(run: MemoryUse) -> str:
 def _warnings(values: Values) -> list[str]:
     above = (("mbu", "decode"), ("mfu", "prefill"))
     return [
-        f"{what} at {values[column]:.1%} of its ceiling: measure the idle machine anew (tokenroof machine --measure); "
-        "if that does not mend it, we count wrongly"
+        f"{what} at {100 * values[column]:.1f} % of its ceiling: measure the idle machine anew "
+        "(tokenroof machine --measure); if that does not mend it, we count wrongly"
         for column, what in above
         if values.get(column, 0) > 1
     ]

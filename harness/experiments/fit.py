@@ -14,7 +14,7 @@ from harness.roofline.placement import gpu_layers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from harness.models.source import Artifact
+    from harness.models.artifacts import Artifact
     from harness.progress import Reporter
     from harness.roofline.weights import Weights
     from harness.work import Work
@@ -47,10 +47,10 @@ def holds(work: Work, artifact: Artifact, case: Case, silence_s: float) -> bool:
         with Worker(job) as worker:
             for event in worker.events(silence_s):
                 if event["event"] == "failed":
-                    raise UserError(f"{work}, -ngl {work.settings.n_gpu_layers}: {event['error']}")
+                    raise UserError(f"{work}: {event['error']}")
                 return bool(event["event"] == "held")
     except WorkerDiedError as death:
-        raise UserError(f"{work}, -ngl {work.settings.n_gpu_layers}: {death.reason}") from death
+        raise UserError(f"{work}: {death.reason}") from death
     return False
 
 

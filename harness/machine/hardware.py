@@ -16,6 +16,7 @@ import cpuinfo
 import psutil
 
 from harness.machine import nvml, pci
+from results.amounts import counted
 from results.machine_label import machine_label
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Machine:
     @property
     def label(self) -> str:
         """A name for the machine from its hardware alone: nothing in it identifies a person."""
-        what = self.gpus[0].name if self.gpus else f"{self.cpu} {self.physical_cores} cores"
+        what = self.gpus[0].name if self.gpus else f"{self.cpu} {counted(self.physical_cores, 'core')}"
         return machine_label(what)
 
 

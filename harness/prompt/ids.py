@@ -14,6 +14,7 @@ from harness.errors import UserError
 from harness.models.artifact_weights import gguf_header
 from harness.models.gguf_export.tokenizer import STAND_IN
 from harness.process import Worker, WorkerDiedError
+from results.amounts import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,8 +42,8 @@ def prompt_ids(prompt: PromptText, sources: Iterable[ModelSource], cases: Sequen
     for source, known in ids.items():
         if largest > len(known):
             raise UserError(
-                f"--prompt-file {prompt.name}: {len(known)} tokens for {source.name}, too few for {largest} sequences "
-                "(-B), each of which begins at another one"
+                f"--prompt-file {prompt.name}: {counted(len(known), 'token')} for {source.name}, too few for {largest} "
+                "sequences (-B), each of which begins at another one"
             )
     return ids
 
@@ -51,7 +52,7 @@ def repeated(ids: Mapping[ModelSource, Ids], cases: Sequence[Case]) -> list[str]
     """What a person should know of a text that is shorter than a case, a sentence for each model."""
     needed = max(case.context_tokens for case in cases)
     return [
-        f"the text has {len(known)} tokens for {source.name}, and a case reads {needed}: it is repeated"
+        f"the text has {counted(len(known), 'token')} for {source.name}, and a case reads {needed}: it is repeated"
         for source, known in ids.items()
         if len(known) < needed
     ]
@@ -66,7 +67,9 @@ def _ids(prompt: PromptText, source: ModelSource) -> Ids:
     by_tokenizer = _by_llama_cpp if source.origin == "gguf" else _by_tokenizers
     ids = np.asarray(by_tokenizer(prompt.text, source.path), np.int32)
     if len(ids) < 2:
-        raise UserError(f"--prompt-file {prompt.name}: {len(ids)} tokens for {source.name}; at least 2 are needed")
+        raise UserError(
+            f"--prompt-file {prompt.name}: {counted(len(ids), 'token')} for {source.name}; at least 2 are needed"
+        )
     vocab_size = source.architecture.vocab_size
     if int(ids.max()) >= vocab_size:
         raise UserError(

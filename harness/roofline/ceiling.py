@@ -113,16 +113,6 @@ class Ceiling:
     mean_kv_bytes: float  # that a step reads on average
     bound: Bound  # what most of the time goes to
 
-    @property
-    def first_step_bytes(self) -> float:
-        """All bytes of the first step."""
-        return self.streamed_bytes + self.first_kv_bytes
-
-    @property
-    def mean_step_bytes(self) -> float:
-        """All bytes of an average step."""
-        return self.streamed_bytes + self.mean_kv_bytes
-
 
 def in_series(times: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     """Time of a step whose memories work one after the other: layers split between GPU and CPU, or machines."""

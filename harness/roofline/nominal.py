@@ -58,6 +58,15 @@ def nominal_weights(arch: Architecture, weight_format: str) -> Weights:
     return Weights(arch, tuple(_weigh(*pair) for pair in _typed(arch, weight_format)))
 
 
+def element_formats(arch: Architecture, weight_format: str) -> dict[tuple[int | None, str], str]:
+    """The element format of each tensor of `nominal_weights`, by its layer and name.
+
+    Raises:
+        ValueError: as `nominal_weights`.
+    """
+    return {(tensor.layer, tensor.name): element for tensor, element in _typed(arch, weight_format)}
+
+
 def misfits(arch: Architecture, weight_format: str) -> tuple[Counter[str], int]:
     """What becomes of the matrices whose rows the blocks of a format do not divide.
 

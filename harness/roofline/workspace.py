@@ -7,6 +7,7 @@ buffers and of torch's profiler, for shapes that were varied one dimension at a 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -18,12 +19,42 @@ from harness.roofline.traffic import kv_cache_bytes
 if TYPE_CHECKING:
     from harness.roofline.architecture import Architecture, FeedForward, Layer
 
-_CELLS = 256  # llama.cpp rounds each sequence's KV cache up to a multiple
 _GATED = 3  # matrices of a feed-forward network with a gate
 
 
+class Engine(ABC):
+    """How an engine allocates."""
+
+    cells: ClassVar[int]
+    """It rounds each sequence's KV cache up to a multiple of so many tokens."""
+
+    def kv_cache_bytes(
+        self,
+        arch: Architecture,
+        context: int,
+        batch: int = 1,
+        k_element_bytes: float = 2,
+        v_element_bytes: float | None = None,
+        layers: range | None = None,
+    ) -> int:
+        """Of `batch` sequences of `context` tokens."""
+        allocated, tokens = _as_allocated(arch, self), self._rounded_up(context)
+        return batch * round(kv_cache_bytes(allocated, tokens, k_element_bytes, v_element_bytes, layers))
+
+    @abstractmethod
+    def workspace_bytes(self, arch: Architecture, context: int, batch: int = 1) -> int:
+        """What it computes in, beside `batch` sequences of `context` tokens."""
+
+    @abstractmethod
+    def window_cells(self, window: int) -> int | None:
+        """Tokens of a long context that a layer with this window holds; None: all of them."""
+
+    def _rounded_up(self, tokens: int) -> int:
+        return -(-tokens // self.cells) * self.cells
+
+
 @dataclass(frozen=True)
-class LlamaCpp:
+class LlamaCpp(Engine):
     """llama.cpp with flash attention, which it chooses itself wherever it has the kernels.
 
     It computes `n_ubatch` tokens at a time in float32, and reserves logits for every one of them. Compared with the
@@ -35,23 +66,14 @@ class LlamaCpp:
     """
 
     n_ubatch: int = 512
-    cells: ClassVar[int] = _CELLS  # contexts of up to so many tokens, or a multiple, take the same memory
+    cells: ClassVar[int] = 256
 
     def __post_init__(self) -> None:
         require("n_ubatch", self.n_ubatch, 1, 2**20)
 
-    def kv_cache_bytes(
-        self,
-        arch: Architecture,
-        context: int,
-        batch: int = 1,
-        k_element_bytes: float = 2,
-        v_element_bytes: float | None = None,
-        layers: range | None = None,
-    ) -> int:
-        """Of `batch` sequences of `context` tokens; a windowed layer holds its window and one more `n_ubatch`."""
-        allocated = _as_allocated(arch, self.n_ubatch)
-        return batch * round(kv_cache_bytes(allocated, _rounded_up(context), k_element_bytes, v_element_bytes, layers))
+    def window_cells(self, window: int) -> int:
+        """The window and one more `n_ubatch`."""
+        return self._rounded_up(window + self.n_ubatch)
 
     def workspace_bytes(self, arch: Architecture, context: int, batch: int = 1) -> int:
         """The compute buffer and the logits that are handed out.
@@ -59,7 +81,7 @@ class LlamaCpp:
         The larger of two moments: the LM head, with the logits of all tokens and two vectors of the model's width;
         and a feed-forward network, with the attention mask, in f16, still alive.
         """
-        tokens = min(self.n_ubatch, _rounded_up(context) * batch)
+        tokens = min(self.n_ubatch, self._rounded_up(context) * batch)
         head = 4 * (arch.vocab_size + 2 * arch.d_model)
         queries = max((a.n_heads * a.head_dim for a in _attentions(arch)), default=0)
         network = max(self._network_elements(layer.feed_forward, arch.d_model) for layer in arch.layers)
@@ -74,13 +96,13 @@ class LlamaCpp:
 
     def _mask_cells(self, arch: Architecture, context: int) -> int:
         """Keys that a query may see: one mask for the layers with a window, one for those without."""
-        cells = _rounded_up(context)
+        cells = self._rounded_up(context)
         windows = {a.window for a in _attentions(arch)}
-        return sum(cells if w is None else min(cells, _rounded_up(w + self.n_ubatch)) for w in windows)
+        return sum(cells if w is None else min(cells, self.window_cells(w)) for w in windows)
 
 
 @dataclass(frozen=True)
-class Torch:
+class Torch(Engine):
     """This project's torch backend: a cache of exactly the context, for every layer, and the whole prompt at once.
 
     Compared with the peak of torch's profiler on a CPU, bf16, prompts of 64 to 2048 tokens, for Llama, Qwen 3 (also
@@ -97,18 +119,8 @@ class Torch:
         require("prompt", self.prompt, 1, 2**30)
         require("element_bytes", self.element_bytes, 1, 8)
 
-    def kv_cache_bytes(
-        self,
-        arch: Architecture,
-        context: int,
-        batch: int = 1,
-        k_element_bytes: float = 2,
-        v_element_bytes: float | None = None,
-        layers: range | None = None,
-    ) -> int:
-        """Of `batch` sequences of `context` tokens; a windowed layer holds the whole context too."""
-        allocated = _as_allocated(arch, None)
-        return batch * round(kv_cache_bytes(allocated, context, k_element_bytes, v_element_bytes, layers))
+    def window_cells(self, window: int) -> None:
+        """It holds the whole context there too."""
 
     def workspace_bytes(self, arch: Architecture, context: int, batch: int = 1) -> int:
         """Activations of the prefill's widest moment, and the logits of each sequence's last token."""
@@ -131,14 +143,8 @@ class Torch:
         return widest
 
 
-Engine = LlamaCpp | Torch
-
 LLAMA_CPP = LlamaCpp()
 """llama.cpp as it is without flags."""
-
-
-def _rounded_up(tokens: int) -> int:
-    return -(-tokens // _CELLS) * _CELLS
 
 
 def _attentions(arch: Architecture) -> list[Attention]:
@@ -146,14 +152,13 @@ def _attentions(arch: Architecture) -> list[Attention]:
 
 
 @lru_cache
-def _as_allocated(arch: Architecture, n_ubatch: int | None) -> Architecture:
-    """The model as if its windows were as long as the cache that llama.cpp allocates for them; None: without any.
+def _as_allocated(arch: Architecture, engine: Engine) -> Architecture:
+    """The model as if its windows were as long as the cache that the engine allocates for them.
 
     Equal mixers become one object: `traffic` adds up each object once.
     """
     mixers = {layer.mixer: layer.mixer for layer in arch.layers}
     for mixer in mixers:
         if isinstance(mixer, Attention) and mixer.window is not None:
-            cells = None if n_ubatch is None else _rounded_up(mixer.window + n_ubatch)
-            mixers[mixer] = replace(mixer, window=cells)
+            mixers[mixer] = replace(mixer, window=engine.window_cells(mixer.window))
     return replace(arch, layers=tuple(replace(layer, mixer=mixers[layer.mixer]) for layer in arch.layers))

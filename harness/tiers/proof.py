@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.roofline.architecture import Attention
+from results.amounts import counted, size
 
 if TYPE_CHECKING:
     from backends.base import Facts, Tier
@@ -75,11 +76,11 @@ def _layers(demand: Demand, facts: Facts) -> str | None:
     asked, got = demand.gpu_layers, facts.gpu_layers_effective
     if got == asked or (demand.all_layers and got > asked):
         return None
-    where = "; ".join(f"{tier.weight_bytes / 1e6:.0f} MB of weights on {tier.memory}" for tier in facts.tiers)
+    where = "; ".join(f"{size(tier.weight_bytes)} of weights on {tier.memory}" for tier in facts.tiers)
     return (
-        f"{asked} layers were to be off the host, the output layer counted as one, and by the sizes of its buffers "
-        f"{got} are ({where}); its device may lack memory (try a lower -ngl), or kernels for {facts.weight_format} "
-        "weights (try -w)"
+        f"{counted(asked, 'layer was', 'layers were')} to be off the host, the output layer counted as one, and by the "
+        f"sizes of its buffers {got} are ({where}); its device may lack memory (try a lower -ngl), or kernels for "
+        f"{facts.weight_format} weights (try -w)"
     )
 
 
@@ -90,8 +91,8 @@ def _experts(demand: Demand, tiers: tuple[Tier, ...]) -> str | None:
     if got >= _ENOUGH * asked:
         return None
     return (
-        f"-ncmoe {demand.n_cpu_moe} was to keep {asked / 1e6:.0f} MB of experts in the host's memory, and all that is "
-        f"there is {got / 1e6:.0f} MB: llama.cpp may have other names for this model's experts"
+        f"-ncmoe {demand.n_cpu_moe} was to keep {size(asked)} of experts in the host's memory, and all that is "
+        f"there is {size(got)}: llama.cpp may have other names for this model's experts"
     )
 
 
@@ -106,5 +107,6 @@ def _kv_cache(demand: Demand, tiers: tuple[Tier, ...]) -> str | None:
             return f"-nkvo 1 was to keep the KV cache in the host's memory, and {where}"
         expected = total * len(layers) / len(demand.kv_layers) if demand.kv_offload and layers else 0
         if expected > _TOO_SMALL_BYTES and not tier.kv_bytes:
-            return f"the KV cache of {len(layers)} layers was to be on {tier.memory} with them, and nothing of it is"
+            theirs = f"the KV cache of {counted(len(layers), 'layer')}"
+            return f"{theirs} was to be on {tier.memory} with them, and nothing of it is"
     return None

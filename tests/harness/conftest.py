@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import io
+import json
 import os
 import shutil
 import signal
@@ -17,14 +18,16 @@ import cpuinfo
 import psutil
 import pytest
 
+from backends.base import Session
 from backends.registry import ENGINES
-from harness import engine_choice, estimate
+from harness import engine_choice, estimate, probe
 from harness.cli.main import main
 from harness.machine.bandwidth import measured as bandwidth
 from harness.machine.hardware import inspect
 
 TOKENROOF = Path(sys.executable).with_name("tokenroof")
 
+Probed = Callable[[str, Session], dict[str, Any]]
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 Serving = Callable[[], AbstractContextManager[tuple[str, "subprocess.Popen[str]"]]]
 
@@ -101,6 +104,29 @@ def _run_here(*arguments: str | Path, cwd: Path | None = None, **environment: st
     assert isinstance(code, int), code
     said = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
     return subprocess.CompletedProcess(arguments, code, *said)
+
+
+@pytest.fixture(scope="session")
+def probed() -> Probed:
+    """Has a session score its probe, as a worker does: the columns of a row that verification reads."""
+    return _probed
+
+
+def _probed(backend: str, session: Session) -> dict[str, Any]:
+    facts, scored = session.facts(), probe.score(session, window=None)
+    return {
+        "backend": backend,
+        "machine": "here",
+        "run_id": backend,
+        "launch": 1,
+        "model": "model",
+        "weights_id": "the same",
+        "weight_format": facts.weight_format,
+        "kv_k_format": facts.kv_k_format,
+        "kv_v_format": facts.kv_v_format,
+        "probe_logits": json.dumps(scored.logits),
+        "probe_nll": scored.nll,
+    }
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """kill -9, at any moment: what was written survives, and --resume adds what is missing."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,19 +30,29 @@ def _wait_for_rows(output: Path, count: int) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("torn", [b"", b"1,abc,2,2026", b'1,"an open quote, and a com'], ids=["whole", "cut", "quoted"])
-def test_a_killed_harness_leaves_a_file_that_resume_completes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn: bytes
-) -> None:
-    monkeypatch.setenv("TOKENROOF_SIMULATED", json.dumps({"ttft_s": 0.01, "itl_s": 0.002}))
-    output = tmp_path / "out.csv"
-    with _start(output) as run:
-        _wait_for_rows(output, 13)
-        workers = psutil.Process(run.pid).children()
-        run.kill()
+@pytest.fixture(scope="module")
+def killed(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that was killed after some rows."""
+    output = tmp_path_factory.mktemp("killed") / "out.csv"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOKENROOF_CACHE", str(model_cache))
+        patch.setenv("TOKENROOF_SIMULATED", json.dumps({"ttft_s": 0.01, "itl_s": 0.002}))
+        with _start(output) as run:
+            _wait_for_rows(output, 13)
+            workers = psutil.Process(run.pid).children()
+            run.kill()
     psutil.wait_procs(workers, timeout=30)
     assert not any(worker.is_running() for worker in workers), "a worker outlived its harness"
+    return output.parent
 
+
+@pytest.mark.parametrize("torn", [b"", b"1,abc,2,2026", b'1,"an open quote, and a com'], ids=["whole", "cut", "quoted"])
+def test_a_killed_harness_leaves_a_file_that_resume_completes(
+    killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torn: bytes
+) -> None:
+    monkeypatch.setenv("TOKENROOF_SIMULATED", json.dumps({"ttft_s": 0.01, "itl_s": 0.002}))
+    shutil.copytree(killed, tmp_path, dirs_exist_ok=True)
+    output = tmp_path / "out.csv"
     written = output.read_bytes()
     rows_before = written[: written.rindex(b"\n") + 1]
     output.write_bytes(rows_before + torn)
@@ -67,3 +78,14 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert b"--resume" in errors
     assert b"Traceback" not in errors
     assert len(read(output)) >= 3
+
+
+def test_ctrl_c_before_the_first_row_does_not_speak_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKENROOF_SIMULATED", json.dumps({"ttft_s": 60}))
+    output = tmp_path / "out.csv"
+    with _start(output) as run:
+        _wait_for_rows(output, 0)
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert errors.splitlines()[-1] == b"tokenroof: interrupted before anything was measured"

@@ -95,7 +95,7 @@ def test_what_is_not_known_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_model_larger_than_its_gpu_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     _set_free(monkeypatch, 12 * GB)
     assert memory_obstacle(_work("llama.cpp", (8 * GB,), n_gpu_layers=12), ANCHOR) is None
-    assert "8.0 GB are on this machine's GPUs" in memory_obstacle(_work("llama.cpp", (8 * GB,)), ANCHOR)
+    assert "8.00 GB are on this machine's GPUs" in memory_obstacle(_work("llama.cpp", (8 * GB,)), ANCHOR)
     # 16.8 GB must lie somewhere: 8 GB there and 6 GB here are too little, and so are 12 GB here alone.
     assert "12.0 GB are free in this machine's memory" in memory_obstacle(
         _work("llama.cpp", (24 * GB,), n_gpu_layers=0), ANCHOR
@@ -121,7 +121,7 @@ def test_a_kv_cache_that_stays_on_the_host_needs_room_there(monkeypatch: pytest.
     assert memory_obstacle(_work("llama.cpp", (18 * GB,), kv_offload=False), deep) is None
     _set_free(monkeypatch, kv - 1)
     obstacle = memory_obstacle(_work("llama.cpp", (18 * GB,), kv_offload=False), deep)
-    assert "needs about 4.3 GB, but 4.3 GB are free in this machine's memory" in obstacle
+    assert "needs about 4.28 GB, but 4.28 GB are free in this machine's memory" in obstacle
 
 
 def test_experts_that_stay_on_the_host_need_room_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +149,6 @@ def test_without_a_cache_a_pass_over_the_whole_text_needs_room(monkeypatch: pyte
     widest, token = 2 * (3 * 8192 + 4 * 2048 + 2 * 64), 2 * 16 * 8 * 64 * 2
     assert memory_needed(work, (uncached,)) - memory_needed(work, (cached,)) == 65_536 * (widest - token)
     _set_free(monkeypatch, 4 * GB)
-    assert "needs about 7.3 GB, but 4.0 GB are free" in memory_obstacle(work, (uncached,))
+    assert "needs about 7.28 GB, but 4.00 GB are free" in memory_obstacle(work, (uncached,))
     (pieces,) = combinations(Options(), [small], {"llama.cpp": EngineInfo("1.0", "build")})
     assert memory_needed(pieces, (uncached,)) == memory_needed(pieces, (cached,)), "it computes in pieces"

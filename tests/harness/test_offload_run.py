@@ -1,8 +1,6 @@
 """A model over two tiers for real: a server on loopback, llama.cpp, and rows that say where every byte lay."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,6 @@ from harness.rows import Row
 from results.read import read
 
 pytestmark = pytest.mark.usefixtures("known_bandwidth")
-TOKENROOF = Path(sys.executable).with_name("tokenroof")
 LAYER = 2 * 12 * 384**2 + 4 * 13 * 384  # gpt2-mini in bf16: its matrices; norms and biases stay f32
 HEAD = 2 * 50257 * 384 + 4 * 2 * 384
 KV_LAYER = 2 * 384 * 2  # a token's keys and values, f16
@@ -104,8 +101,8 @@ def test_every_row_of_a_sweep_says_where_its_layers_and_bytes_lay(tmp_path: Path
         seconds = sum(
             each["read_bytes"] / 1e9 / each["bandwidth_measured_gbs"] for each in (host, device) if each["read_bytes"]
         )
-        if row.decode_ceiling_bound == "memory":
-            assert 1 / row.decode_ceiling_tok_s == pytest.approx(seconds, rel=0.02)
+        # One of the two may take longer to compute than to read, even where reading takes most of the time in all.
+        assert 1 / row.decode_ceiling_tok_s >= 0.98 * seconds
         assert device["bandwidth_spec_gbs"] is None
         unavailable = json.loads(row.unavailable)
         assert unavailable["decode_ceiling_spec_tok_s"]
@@ -220,12 +217,11 @@ def test_what_cannot_be_asked_is_one_line(flags: list[str], message: str, comman
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_the_flags_of_llama_bench_are_understood(tmp_path: Path, tier: str) -> None:
+def test_the_flags_of_llama_bench_are_understood(tmp_path: Path, tier: str, command: Callable[..., Any]) -> None:
     output = tmp_path / "flags.csv"
     case = ["-p", "8", "-n", "4", "-t", "1", "-r", "1", "--launches", "1", "-o", output]
     placing = ["-ngl", "2", "-nkvo", "0,1", "-sm", "layer", "-ts", "1", "--rpc", tier]
-    command = [TOKENROOF, "run", "-m", "gpt2-mini", "--backend", "llama.cpp", *case, *placing]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    result = command("run", "-m", "gpt2-mini", "--backend", "llama.cpp", *case, *placing)
     assert result.returncode == 0, result.stderr
     asked = [json.loads(each)["asked"] for each in read(output)["engine_settings"]]
     assert [each.get("kv_offload", True) for each in asked] == [True, False]

@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -62,6 +63,21 @@ def test_a_crash_is_told_from_a_kill_by_its_reason() -> None:
 def test_a_hang_ends_with_advice() -> None:
     with pytest.raises(WorkerDiedError, match="--timeout"):
         _names(_job(fault="hang", fault_context=16), silence_s=3)
+
+
+def test_a_worker_of_mlx_does_without_torch(tmp_path: Path) -> None:
+    """Of a model that is not there; by then all that it needs is imported, and Python tells what."""
+    command = [sys.executable, "-X", "importtime", "-P", "-m", "harness.worker"]
+    pipe = subprocess.PIPE
+    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        worker.stdin.write(json.dumps(_job() | {"backend": "mlx"}).encode() + b"\n")
+        worker.stdin.flush()
+        assert [json.loads(line)["event"] for line in worker.stdout] == ["loading", "failed", "done"]
+    imported = {line.rpartition("|")[2].strip() for line in (tmp_path / "log").read_text().splitlines()}
+    assert {"mlx.core", "mlx_lm", "transformers"} <= imported
+    assert "torch" not in imported
 
 
 def test_leaving_early_ends_the_worker() -> None:

@@ -1,10 +1,10 @@
 """A text as the prompt of a mixture of experts, through the command line and three engines."""
 
 import itertools
-import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,6 @@ from harness.workload import sha256
 from results.read import read
 
 pytestmark = pytest.mark.usefixtures("known_bandwidth")
-TOKENROOF = Path(sys.executable).with_name("tokenroof")
 ENGINES = ["torch", "mlx", "llama.cpp"]
 ALICE = "Alice was beginning to get very tired of sitting by her sister on the bank, and of having nothing to do: "
 N_PROMPT, N_GEN, BATCHES, EXPERTS, TOP_K = 40, 8, (1, 3), 8, 2
@@ -28,9 +27,9 @@ N_PROMPT, N_GEN, BATCHES, EXPERTS, TOP_K = 40, 8, (1, 3), 8, 2
 class Runs:
     """Runs of one model with texts of one name, into one file."""
 
-    def __init__(self, folder: Path, cache: Path) -> None:
+    def __init__(self, folder: Path, cache: Path, command: Callable[..., Any]) -> None:
         self.output, self.model = folder / "rows.csv", folder / "mixture"
-        self._folder, self._cache = folder, cache
+        self._folder, self._cache, self._command = folder, cache, command
         torch.manual_seed(5)
         config = transformers.Qwen3MoeConfig(
             vocab_size=320, hidden_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
@@ -45,13 +44,13 @@ class Runs:
         folder = self._folder / str(len(text))
         folder.mkdir(exist_ok=True)
         (folder / "alice.txt").write_text(text)
-        command = [
-            *(TOKENROOF, "run", "-m", self.model, "-w", "f32", "--prompt-file", folder / "alice.txt"),
+        asked = [
+            *("run", "-m", self.model, "-w", "f32", "--prompt-file", folder / "alice.txt"),
             *("-p", str(N_PROMPT), "-n", str(N_GEN), "-B", ",".join(map(str, BATCHES)), "-r", "1", "--launches", "1"),
             *("--backend", backends, "--machine", "here", "-o", self.output, *more),
         ]
-        environment = {**os.environ, "TOKENROOF_CACHE": str(self._cache)}
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=environment)
+        told: subprocess.CompletedProcess[str] = self._command(*asked, TOKENROOF_CACHE=str(self._cache))
+        return told
 
     def stream(self, text: str, batch: int) -> np.ndarray:
         """What the sequences read, by the tokenizer and with list arithmetic."""
@@ -63,8 +62,8 @@ class Runs:
 
 
 @pytest.fixture(scope="module")
-def runs(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return Runs(tmp_path_factory.mktemp("prompt"), model_cache)
+def runs(model_cache: Path, tmp_path_factory: pytest.TempPathFactory, command: Callable[..., Any]) -> Runs:
+    return Runs(tmp_path_factory.mktemp("prompt"), model_cache, command)
 
 
 @pytest.fixture(scope="module")

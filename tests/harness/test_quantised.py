@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import harness
-from harness.models import source
+from harness.models import artifacts, source
 from harness.progress import Reporter
 
 pytestmark = pytest.mark.usefixtures("known_bandwidth")
@@ -35,7 +35,7 @@ class Notes(Reporter):
 def q8_0(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOKENROOF_CACHE", str(model_cache))
-        exported = source.prepare(source.resolve("gpt2-mini"), "gguf", "bf16").path
+        exported = artifacts.prepare(source.resolve("gpt2-mini"), "gguf", "bf16").path
     path = tmp_path_factory.mktemp("quantised") / "mini-q8_0.gguf"
     subprocess.run([sys.executable, "-c", _QUANTISE, exported, path], check=True, capture_output=True, timeout=120)
     return path

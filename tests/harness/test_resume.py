@@ -15,8 +15,9 @@ import pytest
 
 import harness
 from harness import prepare
+from harness.done import NOTHING, Done
 from harness.progress import Reporter
-from harness.resume import NOTHING, Done, measured, missing, rows_of
+from harness.resume import measured, missing, rows_of
 from harness.rows import Row
 from results.read import read
 from results.schema import COLUMNS
@@ -56,11 +57,11 @@ def plan(finished: harness.Plan, tmp_path: Path) -> harness.Plan:
     return replace(finished, output=Path(shutil.copy(finished.output, tmp_path)))
 
 
-def _measured(plan: harness.Plan) -> Done:
-    return measured(plan, prepare.artifacts(plan, Reporter()))
+def _measured(plan: harness.Plan) -> Done[str]:
+    return measured(plan, prepare.artifacts(plan, Reporter()), read(plan.output))
 
 
-def _missing(plan: harness.Plan, done: Done) -> list[list[int]]:
+def _missing(plan: harness.Plan, done: Done[str]) -> list[list[int]]:
     """The repetitions of each case in each launch that is due, of the plan's only work."""
     (work,) = plan.works
     return [list(due.values()) for due in missing(plan, work, done.rows, prepare.artifacts(plan, Reporter())[work])]
@@ -93,8 +94,12 @@ def test_rows_of_other_work_do_not(plan: harness.Plan) -> None:
     assert _measured(replace(plan, launches=7, timeout_s=1.0)) != NOTHING, "how much and how long is no other work"
 
 
-def test_an_output_that_is_not_there_holds_nothing(plan: harness.Plan, tmp_path: Path) -> None:
-    assert _measured(replace(plan, output=tmp_path / "new.csv")) == NOTHING
+def test_an_output_without_rows_holds_nothing(plan: harness.Plan, tmp_path: Path) -> None:
+    new = replace(plan, output=tmp_path / "new.csv", resume=True)
+    Store(new.output)
+    assert _measured(new) == NOTHING
+    new.output.unlink()
+    assert len(harness.run(new, Reporter())) == 4
 
 
 def test_a_launch_that_was_cut_short_is_finished_first(plan: harness.Plan) -> None:

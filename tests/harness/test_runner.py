@@ -156,6 +156,15 @@ def test_a_failed_load_fails_every_case_once(tmp_path: Path, simulate: Simulate)
     assert rows["n_prompt"].tolist() == [16, 32]
 
 
+def test_an_engine_that_cannot_tell_what_it_holds_fails_its_cases_and_not_the_worker(
+    tmp_path: Path, simulate: Simulate
+) -> None:
+    simulate(fault="error", fault_at="held")
+    rows = harness.run(_plan(tmp_path / "out.csv", n_prompt=(16, 32)), Reporter())
+    assert rows["status"].tolist() == ["failed", "failed"]
+    assert set(rows["error"]) == {"a simulated error"}
+
+
 def test_a_crash_is_tried_once_more_with_the_engines_fallback(tmp_path: Path, simulate: Simulate) -> None:
     simulate(fault="crash", fault_context=32 + 8)
     recorder = Recorder()

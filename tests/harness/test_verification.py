@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from backends.base import LoadRequest
+from backends.base import LoadRequest, Session
 from backends.registry import BACKENDS
 from harness import probe
 from harness.models.gguf_export import export
@@ -26,7 +26,8 @@ from results.verify import verify
 
 Config = dict[str, Any]
 Weights = dict[str, NDArray[Any]]
-Right = Callable[[str, str], dict[str, object]]
+Right = Callable[[str, str], dict[str, Any]]
+Probe = Callable[..., dict[str, Any]]
 
 _SMALL = {
     "vocab_size": 512, "bos_token_id": 1, "eos_token_id": 2, "num_hidden_layers": 3, "hidden_size": 128,
@@ -60,24 +61,16 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: root / name for name in FAMILIES}
 
 
-def _probe(backend: str, artifact: Path, weights: str = "bf16") -> dict[str, object]:
-    """Score an artifact's probe, as a worker does, and give the columns that verification reads."""
-    request = LoadRequest(artifact, weights, device="cpu", n_threads=1)
-    with closing(BACKENDS[backend].import_module().load(request)) as session:
-        facts, scored = session.facts(), probe.score(session, window=None)
-    return {
-        "backend": backend,
-        "machine": "here",
-        "run_id": backend,
-        "launch": 1,
-        "model": "model",
-        "weights_id": "the same",
-        "weight_format": facts.weight_format,
-        "kv_k_format": facts.kv_k_format,
-        "kv_v_format": facts.kv_v_format,
-        "probe_logits": json.dumps(scored.logits),
-        "probe_nll": scored.nll,
-    }
+@pytest.fixture(scope="session")
+def probe_of(probed: Callable[[str, Session], dict[str, Any]]) -> Probe:
+    """Loads an artifact and has its probe scored."""
+
+    def scored(backend: str, artifact: Path, weights: str = "bf16") -> dict[str, Any]:
+        request = LoadRequest(artifact, weights, device="cpu", n_threads=1)
+        with closing(BACKENDS[backend].import_module().load(request)) as session:
+            return probed(backend, session)
+
+    return scored
 
 
 def _gguf(directory: Path, folder: Path) -> Path:
@@ -86,20 +79,20 @@ def _gguf(directory: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def right(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Right:
+def right(models: dict[str, Path], probe_of: Probe, tmp_path_factory: pytest.TempPathFactory) -> Right:
     """What an engine says of a family's own weights: asked once for all tests."""
 
     @cache
-    def probed(backend: str, family: str) -> dict[str, object]:
+    def asked(backend: str, family: str) -> dict[str, Any]:
         if backend == "llama.cpp":
-            return _probe(backend, _gguf(models[family], tmp_path_factory.mktemp("right")))
+            return probe_of(backend, _gguf(models[family], tmp_path_factory.mktemp("right")))
         # On the CPU MLX computes experts in float32 only; the looser of two formats' limits holds.
-        return _probe(backend, models[family], "f32" if backend == "mlx" and "moe" in family else "bf16")
+        return probe_of(backend, models[family], "f32" if backend == "mlx" and "moe" in family else "bf16")
 
-    return probed
+    return asked
 
 
-def _verify(*probes: dict[str, object]) -> pd.DataFrame:
+def _verify(*probes: dict[str, Any]) -> pd.DataFrame:
     return verify(pd.DataFrame(list(probes), columns=list(NAMES)))
 
 
@@ -171,15 +164,22 @@ def _skipped_layer(_: Config, weights: Weights) -> None:
     ],
 )
 def test_a_mistake_is_red(
-    family: str, mistake: Callable[[Config, Weights], None], models: dict[str, Path], right: Right, tmp_path: Path
+    family: str,
+    mistake: Callable[[Config, Weights], None],
+    models: dict[str, Path],
+    right: Right,
+    probe_of: Probe,
+    tmp_path: Path,
 ) -> None:
-    wrong = _probe("torch", _edited(models[family], tmp_path, mistake))
+    wrong = probe_of("torch", _edited(models[family], tmp_path, mistake))
     rows = _verify(wrong, right("llama.cpp", family))
     assert rows["verified"].tolist() == ["no", "no"], rows["verified_why"].tolist()
 
 
-def test_two_right_engines_show_which_one_is_wrong(models: dict[str, Path], right: Right, tmp_path: Path) -> None:
-    wrong = _probe("torch", _edited(models["llama-3.1"], tmp_path, _wrong_rope))
+def test_two_right_engines_show_which_one_is_wrong(
+    models: dict[str, Path], right: Right, probe_of: Probe, tmp_path: Path
+) -> None:
+    wrong = probe_of("torch", _edited(models["llama-3.1"], tmp_path, _wrong_rope))
     rewritten = _gguf(_edited(models["llama-3.1"], tmp_path / "right", lambda *_: None), tmp_path)
-    rows = _verify(wrong, right("mlx", "llama-3.1"), _probe("llama.cpp", rewritten))
+    rows = _verify(wrong, right("mlx", "llama-3.1"), probe_of("llama.cpp", rewritten))
     assert rows["verified"].tolist() == ["no", "yes", "yes"]

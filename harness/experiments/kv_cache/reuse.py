@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import UserError
 from harness.workload import Case
+from results.amounts import counted
 
 if TYPE_CHECKING:
     from harness.experiments.kv_cache.asked import Asked
@@ -22,7 +23,8 @@ def runs(asked: Asked) -> list[Options]:
     prefixes = asked.prefixes or tuple(sorted({prompt * part // 4 for part in range(4)} | {prompt - 1}))
     if (longest := max(prefixes)) >= prompt:
         raise UserError(
-            f"--prefix {longest}: the prompt has {prompt} tokens (-p + -n - 1) and at least one of them must be new"
+            f"--prefix {longest}: the prompt has {counted(prompt, 'token')} (-p + -n - 1), of which at least one "
+            "must be new"
         )
     reused = (Case(prefix, prompt - prefix, 1, kv_cache="prefix") for prefix in prefixes)
     return [asked.run(cases=(Case(0, prompt, 1), *reused))]

@@ -11,7 +11,8 @@ from harness.ceilings.columns import CEILING, Ceilings
 from harness.ceilings.memories import HOST, DeviceMemory
 from harness.estimate import Rates
 from harness.machine.bandwidth.curve import Curve, Measured, Point, Rate
-from harness.models.source import Artifact, prepare, resolve
+from harness.models.artifacts import Artifact, prepare
+from harness.models.source import resolve
 from harness.options import Options
 from harness.work import Work, combinations
 from harness.workload import Case
@@ -125,7 +126,7 @@ def test_a_rate_above_its_ceiling_says_so() -> None:
     ceilings = Ceilings(_work(), NO_FILE, MEMORIES)
     values, _ = ceilings.columns(CASE, FACTS, RATES | {"decode_tok_s": 1.05 * ceiling})
     assert values["mbu"] == pytest.approx(1.05)
-    assert values["ceiling_warning"].startswith("decode at 105.0% of its ceiling: measure the idle machine anew")
+    assert values["ceiling_warning"].startswith("decode at 105.0 % of its ceiling: measure the idle machine anew")
 
 
 def test_what_cannot_be_told_has_a_reason() -> None:

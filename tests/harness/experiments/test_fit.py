@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from harness.errors import UserError
 from harness.experiments.fit import estimate, holds, largest, with_layers
 from harness.models.artifact_weights import artifact_weights
-from harness.models.source import Artifact, prepare
+from harness.models.artifacts import Artifact, prepare
 from harness.options import Options
 from harness.plan import make_plan
 from harness.work import Work
@@ -82,5 +82,5 @@ def test_another_failure_is_told(tier: str, tmp_path: Path) -> None:
     work = _work(tier, tmp_path)
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF")
-    with pytest.raises(UserError, match=r"-ngl 2: .*broken\.gguf"):
+    with pytest.raises(UserError, match=r"-ngl 2 .*: broken\.gguf"):
         holds(with_layers(work, 2), replace(_artifact(work), path=broken), Case(0, 4, 4), 300)

@@ -74,7 +74,7 @@ def test_a_short_text_is_said_to_be_repeated(directory: Path) -> None:
 
 
 def test_what_cannot_be_tokenised_is_refused_in_one_line(directory: Path) -> None:
-    with pytest.raises(UserError, match="1 tokens for model; at least 2 are needed"):
+    with pytest.raises(UserError, match="1 token for model; at least 2 are needed"):
         _ids(directory, "x")
     n = len(_ids(directory))
     assert len(_ids(directory, cases=(Case(0, 8, 4, batch=n),))) == n

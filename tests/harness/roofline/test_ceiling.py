@@ -77,8 +77,8 @@ def test_a_run_integrates_over_its_growing_context() -> None:
     found = decode_ceiling(whole(LLAMA, Memory("", 100 * GB)), decode_start=1000, n_steps=3, batch=2)
     seconds = sum((LLAMA_STREAMED_BYTES + 2 * LLAMA_KV_BYTES * context) / 100e9 for context in (1000, 1001, 1002))
     assert found.tok_s == pytest.approx(2 * 3 / seconds)
-    assert found.first_step_bytes == LLAMA_STREAMED_BYTES + 2 * LLAMA_KV_BYTES * 1000
-    assert found.mean_step_bytes == LLAMA_STREAMED_BYTES + 2 * LLAMA_KV_BYTES * 1001
+    assert found.streamed_bytes == LLAMA_STREAMED_BYTES
+    assert (found.first_kv_bytes, found.mean_kv_bytes) == (2 * LLAMA_KV_BYTES * 1000, 2 * LLAMA_KV_BYTES * 1001)
 
 
 def test_a_window_stops_the_growth() -> None:

@@ -20,11 +20,12 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from backends.base import LoadRequest
-from backends.llama_cpp import LlamaCppSession
 from backends.llama_cpp.engine_log import EngineLog, buffer_bytes
+from backends.llama_cpp.session import LlamaCppSession
 from backends.torch.session import TorchSession
+from harness.models.artifacts import prepare
 from harness.models.presets import PRESETS
-from harness.models.source import prepare, resolve
+from harness.models.source import resolve
 from harness.roofline.architecture import Attention
 from harness.roofline.hf_config import from_hf_config
 from harness.roofline.placement import Needs, needs

@@ -59,7 +59,7 @@ def test_as_many_layers_as_asked_must_be_there(asked: int, got: int, kept: bool)
     if reason is not None:
         layers = 49 if asked == -1 else asked
         assert reason.startswith(f"{layers} layers were to be off the host, the output layer counted as one")
-        assert f"{got} are (1000 MB of weights on cpu; 60000 MB of weights on RPC0)" in reason
+        assert f"{got} are (1.00 GB of weights on cpu; 60.0 GB of weights on RPC0)" in reason
 
 
 def test_all_layers_of_a_build_without_a_device_are_on_the_host() -> None:
@@ -77,7 +77,7 @@ def test_experts_that_were_to_stay_must_be_in_the_hosts_memory() -> None:
     assert unkept(everything, _facts(range(49), host=(20 * EXPERTS, 0))) is None
     astray = unkept(everything, _facts(range(49), host=(GB, 0)))
     assert astray is not None
-    assert f"-ncmoe 20 was to keep {20 * EXPERTS / 1e6:.0f} MB of experts" in astray
+    assert f"-ncmoe 20 was to keep {20 * EXPERTS / 1e9:.1f} GB of experts" in astray
 
 
 def test_the_kv_cache_must_lie_where_it_was_asked_to() -> None:
