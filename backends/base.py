@@ -208,9 +208,10 @@ class Session(ABC):
             may be reused by the next step.
         """
 
-    @abstractmethod
     def recompute(self, tokens: Ids, first: int) -> Iterator[Ids]:
         """Decode without a KV cache: every step runs its whole prefix through all layers again.
+
+        Here by clearing the cache and a prefill for each step; an engine that can do without the cache does.
 
         Args:
             tokens: `[batch, n]`, the forced text; nothing of it is in any cache.
@@ -219,6 +220,9 @@ class Session(ABC):
         Yields:
             `[batch]`, `n - first + 1` times: the argmax after the last token of each prefix, as `decode` yields it.
         """
+        for end in range(first, tokens.shape[1] + 1):
+            self.reset()
+            yield self.prefill(tokens[:, :end])
 
     @abstractmethod
     def logits(self, tokens: Ids) -> Logits:

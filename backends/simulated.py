@@ -122,12 +122,6 @@ class SimulatedSession(Session):
             _wait_until(start + (step + 1) * self._options.itl_s)
             yield ids
 
-    def recompute(self, tokens: Ids, first: int) -> Iterator[Ids]:
-        """Each step is a prefill of its prefix."""
-        for end in range(first, tokens.shape[1] + 1):
-            self.reset()
-            yield self.prefill(tokens[:, :end])
-
     def logits(self, tokens: Ids) -> Logits:
         """As fast as they are computed."""
         return _logits(self._append(tokens))

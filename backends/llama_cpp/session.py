@@ -69,12 +69,6 @@ class LlamaCppSession(Session):
                 ids[row] = context.logits_row(row).argmax()
             yield ids
 
-    def recompute(self, tokens: Ids, first: int) -> Iterator[Ids]:
-        """Clear the cache and prefill, step by step."""
-        for end in range(first, tokens.shape[1] + 1):
-            self.reset()
-            yield self.prefill(tokens[:, :end])
-
     def logits(self, tokens: Ids) -> Logits:
         """Like prefill, in chunks of `n_ubatch`: llama.cpp keeps room for every logit of a chunk."""
         context, (batch, n) = self._allocated(), tokens.shape

@@ -22,13 +22,11 @@ from harness.quantise.artifact import path_of
 from harness.workload import Case
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from harness.models.artifacts import Artifact
+    from harness.models.progress import Progress
     from harness.work import Work
-
-    Progress = Callable[[str, int, int], None]
 
 _NOT_MEASURED = "not compared with unquantised answers"
 _CASES = (Case(n_depth=0, n_prompt=CONTEXT, n_gen=0),)

@@ -16,12 +16,10 @@ from harness.models.weights_id import weights_id
 from harness.process import Worker, WorkerDiedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
+    from harness.models.progress import Progress
     from harness.work import Work
-
-    Progress = Callable[[str, int, int], None]
 
 
 def quantised(work: Work, silence_s: float, progress: Progress) -> Artifact:

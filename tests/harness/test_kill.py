@@ -30,6 +30,16 @@ def _wait_for_rows(output: Path, count: int) -> None:
         time.sleep(0.01)
 
 
+def _interrupted(output: Path, n_rows: int) -> bytes:
+    """What a run says that is sent Ctrl-C after so many rows."""
+    with _start(output) as run:
+        _wait_for_rows(output, n_rows)
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 130
+    return errors
+
+
 @pytest.fixture(scope="module")
 def killed(model_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that was killed after some rows."""
@@ -70,11 +80,7 @@ def test_a_killed_harness_leaves_a_file_that_resume_completes(
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENROOF_SIMULATED", json.dumps({"ttft_s": 0.01, "itl_s": 0.002}))
     output = tmp_path / "out.csv"
-    with _start(output) as run:
-        _wait_for_rows(output, 3)
-        run.send_signal(signal.SIGINT)
-        _, errors = run.communicate(timeout=60)
-    assert run.returncode == 130
+    errors = _interrupted(output, 3)
     assert b"--resume" in errors
     assert b"Traceback" not in errors
     assert len(read(output)) >= 3
@@ -83,9 +89,5 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_ctrl_c_before_the_first_row_does_not_speak_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENROOF_SIMULATED", json.dumps({"ttft_s": 60}))
     output = tmp_path / "out.csv"
-    with _start(output) as run:
-        _wait_for_rows(output, 0)
-        run.send_signal(signal.SIGINT)
-        _, errors = run.communicate(timeout=60)
-    assert run.returncode == 130
+    errors = _interrupted(output, 0)
     assert errors.splitlines()[-1] == b"tokenroof: interrupted before anything was measured"
